@@ -1,0 +1,33 @@
+# Every target sets up what it needs, once, in a private .venv: Python 3.11 or newer, no compiler, no server, no account.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
+DIR ?=
+
+.PHONY: demo test check bench install
+
+demo: install
+	$(BIN)/python -m worker.demo $(if $(DIR),"$(DIR)")
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) test
+
+bench: install
+	$(BIN)/python tests/bench/run.py
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "sapwood needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(PIP) install -q -e '.[dev,local]'
+	touch $(STAMP)

@@ -1,0 +1,1 @@
+"""All thinking: ingest, generations, retrieval. Knows no queue, no HTTP, no process."""

@@ -1,0 +1,251 @@
+"""Models behind any endpoint that speaks the OpenAI protocol: embeddings, extraction and summaries.
+
+The client makes no attempt of its own twice: `pipeline.ingest.paid` does, within the deadline. Neither key nor
+address is in any message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import anyio
+import numpy as np
+import openai
+import orjson
+from openai import AsyncOpenAI
+
+from pipeline.deadline import Deadline
+from pipeline.errors import ConfigurationError, ModelError, ModelRefused, SapwoodError
+from pipeline.ingest.embed import CALL_TEXTS, Embedded
+from pipeline.ingest.prompt import (
+    VERSION,
+    Messages,
+    answer_schema,
+    extraction_messages,
+    read_answer,
+    summary_messages,
+)
+from pipeline.ingest.summaries import Topic
+from pipeline.ingest.validate import validated
+from schemas.graph import Extraction
+from schemas.settings import ExtractionSettings
+
+CALL_CAP = 120.0
+"""Seconds that one call may take when the deadline leaves more."""
+
+CLOSE_GRACE = 2.0
+"""Seconds that closing the connections may take."""
+
+_FORMATS = ("json_schema", "json_object", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str
+    cut_off: bool
+    input_tokens: int
+    output_tokens: int
+
+
+@asynccontextmanager
+async def connected(base_url: str, api_key: str) -> AsyncGenerator[AsyncOpenAI, None]:
+    """Lend a client of this endpoint, e.g. `http://127.0.0.1:8000/v1`; its connections are closed at the end.
+
+    Raises:
+        ConfigurationError: the address or the key is not usable.
+    """
+    try:
+        # In a thread, since it reads certificates from disk. The client insists on a key, endpoints may not.
+        client = await anyio.to_thread.run_sync(_client, base_url, api_key or "none")
+    except (openai.OpenAIError, ValueError, OSError) as error:
+        raise ConfigurationError("The model endpoint's address or key is not usable.") from error
+    try:
+        yield client
+    finally:
+        with anyio.move_on_after(CLOSE_GRACE, shield=True):
+            await client.close()
+
+
+def _client(base_url: str, api_key: str) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0, timeout=CALL_CAP)
+
+
+class OpenAIEmbedder:
+    """An `EmbeddingProvider` over `/embeddings`, at most 128 texts a request."""
+
+    paid = True
+
+    def __init__(self, client: AsyncOpenAI, model: str, dimension: int | None = None) -> None:
+        """Ask `model` for vectors of `dimension` numbers, or of its own width where that is None."""
+        self._client = client
+        self._model = _named(model, "embedding.model")
+        self._dimension = dimension
+        self.fingerprint = f"openai/{model}" + (f"/{dimension}" if dimension else "")
+
+    async def embed(self, texts: Sequence[str], deadline: Deadline) -> Embedded:
+        """Return one vector for each text, and the tokens they cost."""
+        parts = [await self._part(texts[at : at + CALL_TEXTS], deadline) for at in range(0, len(texts), CALL_TEXTS)]
+        return Embedded([row for rows, _ in parts for row in rows], sum(tokens for _, tokens in parts))
+
+    async def _part(self, texts: Sequence[str], deadline: Deadline) -> tuple[list[Any], int]:
+        dimensions = openai.omit if self._dimension is None else self._dimension
+        timeout = deadline.budget(CALL_CAP)
+        with translated("embedding.model"):
+            answer = await self._client.embeddings.create(
+                model=self._model, input=list(texts), dimensions=dimensions, timeout=timeout
+            )
+            rows = sorted(answer.data, key=lambda one: one.index)
+        if [one.index for one in rows] != list(range(len(texts))):
+            raise ModelError(
+                f"The model endpoint returned {len(rows)} vectors for {len(texts)} texts, or mixed them up."
+            )
+        return [np.asarray(one.embedding, np.float32) for one in rows], _tokens(answer, "prompt_tokens")
+
+
+class OpenAIExtractor:
+    """An `Extractor` over `/chat/completions`, with the answer's JSON schema where the endpoint knows schemas.
+
+    An endpoint that refuses the schema is asked for any JSON object, and then for plain text; what it took is
+    remembered.
+    """
+
+    paid = True
+
+    def __init__(self, client: AsyncOpenAI, model: str, rules: ExtractionSettings) -> None:
+        """Ask `model`, and hold its answers against `rules` (which are part of the fingerprint)."""
+        self._client = client
+        self._model = _named(model, "extraction.model")
+        self._rules = rules
+        self._format = 0
+        settings = orjson.dumps(rules.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+        self.fingerprint = f"openai/{model}/{VERSION}/{hashlib.sha256(settings).hexdigest()[:12]}"
+
+    async def extract(self, texts: Sequence[str], deadline: Deadline) -> list[Extraction | SapwoodError]:
+        """Ask for one text after the other; an answer that cannot be used is that text's ModelError.
+
+        Raises:
+            ConfigurationError: the endpoint refuses the key or does not know the model.
+            DeadlineExceeded: there is no time left for a call.
+        """
+        return [await self._one(text, deadline) for text in texts]
+
+    async def _one(self, text: str, deadline: Deadline) -> Extraction | SapwoodError:
+        try:
+            answer = await self._ask(extraction_messages(text, self._rules), deadline)
+            if answer.cut_off:
+                return ModelRefused("The model's answer was cut off at its own limit of length.")
+            found = validated(read_answer(answer.text, self._rules), text, self._rules)
+        except ModelError as error:
+            return error
+        return replace(found, input_tokens=answer.input_tokens, output_tokens=answer.output_tokens)
+
+    async def _ask(self, messages: Messages, deadline: Deadline) -> _Answer:
+        for number in range(self._format, len(_FORMATS)):
+            try:
+                answer = await _chat(self._client, self._model, messages, self._response_format(number), deadline)
+            except ModelRefused:
+                if number + 1 == len(_FORMATS):
+                    raise
+            else:
+                self._format = number
+                return answer
+        raise ModelRefused()
+
+    def _response_format(self, number: int) -> Any:
+        if _FORMATS[number] == "json_schema":
+            schema = {"name": "graph", "schema": answer_schema(self._rules), "strict": True}
+            return {"type": "json_schema", "json_schema": schema}
+        return {"type": _FORMATS[number]}
+
+
+class OpenAISummariser:
+    """Writes the summaries of communities."""
+
+    def __init__(self, client: AsyncOpenAI, model: str) -> None:
+        self._client = client
+        self._model = _named(model, "extraction.model")
+        self.fingerprint = f"openai/{model}/{VERSION}"
+
+    async def summarise(self, topics: Sequence[Topic], deadline: Deadline) -> list[str | SapwoodError]:
+        """Return for each topic, in order, a summary of at most about 80 words or why there is none."""
+        return [await self._one(topic, deadline) for topic in topics]
+
+    async def _one(self, topic: Topic, deadline: Deadline) -> str | SapwoodError:
+        try:
+            answer = await _chat(self._client, self._model, summary_messages(topic), {"type": "text"}, deadline)
+        except ModelError as error:
+            return error
+        return " ".join(answer.text.split())[:2000]
+
+
+async def _chat(
+    client: AsyncOpenAI, model: str, messages: Messages, response_format: Any, deadline: Deadline
+) -> _Answer:
+    timeout = deadline.budget(CALL_CAP)
+    with translated("extraction.model"):
+        completion = await client.chat.completions.create(
+            model=model, messages=cast("Any", messages), response_format=response_format, temperature=0, timeout=timeout
+        )
+        choice = completion.choices[0]
+        text, reason = choice.message.content, choice.finish_reason
+    if not text:
+        raise ModelError("The model gave no answer.")
+    return _Answer(
+        text, reason == "length", _tokens(completion, "prompt_tokens"), _tokens(completion, "completion_tokens")
+    )
+
+
+@contextmanager
+def translated(setting: str) -> Generator[None, None, None]:
+    """Turn the client's errors into ours; `setting` is the field that names the model.
+
+    A server's words are not repeated: they may quote the key or the request.
+    """
+    try:
+        yield
+    except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+        raise ConfigurationError("The model endpoint refuses the API key.") from _bare(error)
+    except openai.NotFoundError as error:
+        raise ConfigurationError(f"{setting}: the model endpoint does not know this model or path.") from _bare(error)
+    except openai.APIStatusError as error:
+        raise _refusal(error) from _bare(error)
+    except openai.APITimeoutError as error:
+        raise ModelError("The model endpoint did not answer in time.") from error
+    except openai.APIConnectionError as error:
+        raise ModelError("The model endpoint cannot be reached.") from error
+    except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError) as error:
+        raise ModelError("The model endpoint's answer does not follow the protocol.") from error
+
+
+def _refusal(error: openai.APIStatusError) -> ModelError:
+    status = error.status_code
+    if status in (408, 409, 429) or status >= 500:
+        return ModelError(f"The model endpoint answered with status {status}.", _retry_after(error))
+    return ModelRefused(f"The model endpoint refused the request with status {status}.")
+
+
+def _bare(error: openai.APIStatusError) -> Exception:
+    """The cause without the server's words."""
+    return type(error)(f"status {error.status_code}", response=error.response, body=None)
+
+
+def _retry_after(error: openai.APIStatusError) -> float:
+    try:
+        return min(60.0, max(0.0, float(error.response.headers.get("retry-after", "0"))))
+    except ValueError:
+        return 0.0
+
+
+def _tokens(answer: Any, field: str) -> int:
+    count = getattr(getattr(answer, "usage", None), field, 0)
+    return count if isinstance(count, int) else 0
+
+
+def _named(model: str, setting: str) -> str:
+    if not model:
+        raise ConfigurationError(f"{setting}: name the model of the endpoint.")
+    return model

@@ -1,0 +1,182 @@
+"""Corpora, their sources, and the accounting of documents, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from pipeline.deadline import Deadline
+from pipeline.errors import NotFound
+from pipeline.plan import Known
+from pipeline.ports import Tx
+from pipeline.queries import load
+from schemas.corpora import Corpus, CorpusSummary
+from schemas.documents import DocumentOutcome, Item, Source, SourceKind
+from schemas.ids import CorpusId, RunId, show
+from schemas.settings import CorpusSettings
+
+_SQL = load("corpora")
+
+
+class Transactions(Protocol):
+    """Opens transactions; the pool does."""
+
+    def transaction(self, deadline: Deadline) -> AbstractAsyncContextManager[Tx]:
+        """Open a transaction that commits at the end of the block."""
+        ...
+
+
+class PostgresCorpora:
+    """Corpora of one database. Names are unique within a tenant; every read names the tenant."""
+
+    def __init__(self, pool: Transactions) -> None:
+        self._pool = pool
+
+    async def create(self, tenant: str, name: str, settings: CorpusSettings | None, deadline: Deadline) -> Corpus:
+        """Return the corpus, made if missing. Settings given for one that exists replace its settings."""
+        async with self._pool.transaction(deadline) as tx:
+            values = (settings or CorpusSettings()).model_dump(mode="json")
+            made = await tx.execute(_SQL["create_corpus"], tenant, name, values)
+            if settings is not None and made.endswith(" 0"):
+                await tx.execute(_SQL["set_settings"], tenant, name, values)
+            return await _get(tx, tenant, name)
+
+    async def get(self, tenant: str, name: str, deadline: Deadline) -> Corpus:
+        """Return the corpus. Raises NotFound."""
+        async with self._pool.transaction(deadline) as tx:
+            return await _get(tx, tenant, name)
+
+    async def listing(self, tenant: str, deadline: Deadline) -> list[CorpusSummary]:
+        """Return all corpora of the tenant by name, with the counts of their current generations."""
+        async with self._pool.transaction(deadline) as tx:
+            return [_summary(row) for row in await tx.fetch(_SQL["list_corpora"], tenant)]
+
+    async def delete(self, tenant: str, name: str, deadline: Deadline) -> None:
+        """Remove the corpus and every row, vector, run and event of it, in one transaction. Raises NotFound."""
+        async with self._pool.transaction(deadline) as tx:
+            corpus = await _get(tx, tenant, name)
+            await tx.execute(_SQL["drop_collections"], corpus.corpus_id)
+            await tx.execute(_SQL["delete_rows"], corpus.corpus_id)
+            await tx.execute(_SQL["delete_corpus"], corpus.corpus_id)
+
+    async def sources(self, corpus: CorpusId, deadline: Deadline) -> list[Source]:
+        """Return the remembered sources, in the order given."""
+        async with self._pool.transaction(deadline) as tx:
+            rows = await tx.fetch(_SQL["get_sources"], corpus)
+        return [Source(SourceKind(r["kind"]), r["location"], tuple(r["include"]), tuple(r["exclude"])) for r in rows]
+
+    async def known(self, corpus: CorpusId, deadline: Deadline) -> dict[str, Known]:
+        """Return what the current generation knows of all its documents, by id; empty before the first."""
+        async with self._pool.transaction(deadline) as tx:
+            return {row["document_id"]: Known(*row) for row in await tx.fetch(_SQL["known_documents"], corpus)}
+
+    async def known_some(self, corpus: CorpusId, ids: Sequence[str], deadline: Deadline) -> dict[str, Known]:
+        """Return the same for these documents."""
+        async with self._pool.transaction(deadline) as tx:
+            return {row["document_id"]: Known(*row) for row in await tx.fetch(_SQL["known_some"], corpus, list(ids))}
+
+    async def communities(
+        self, corpus: CorpusId, generation: int, limit: int, deadline: Deadline
+    ) -> Sequence[dict[str, Any]]:
+        """Return the communities of a generation as (id, level, size, name, summary), largest first."""
+        async with self._pool.transaction(deadline) as tx:
+            rows = await tx.fetch(_SQL["communities"], corpus, generation, limit)
+        return [{**row, "community_id": show(row["community_id"])} for row in rows]
+
+    async def accounting(
+        self, run: RunId, limit: int, deadline: Deadline
+    ) -> tuple[dict[str, int], list[DocumentOutcome]]:
+        """Return the counts of a run's outcomes, and up to `limit` documents that were not simply indexed or unchanged."""
+        async with self._pool.transaction(deadline) as tx:
+            counts = await PostgresAccounting().outcome_counts(tx, run)
+            rows = await tx.fetch(_SQL["notable_outcomes"], run, limit)
+        return counts, [DocumentOutcome(r["document_id"], r["outcome"], r["reason"]) for r in rows]
+
+
+class PostgresAccounting:
+    """What an index run writes about its sources and documents, in the transaction of the work itself."""
+
+    async def remember_sources(self, tx: Tx, corpus: CorpusId, sources: Sequence[Source]) -> None:
+        """Replace the remembered sources."""
+        await tx.execute(_SQL["clear_sources"], corpus)
+        for ordinal, source in enumerate(sources):
+            await tx.execute(
+                _SQL["add_source"],
+                corpus,
+                ordinal,
+                source.kind.value,
+                source.location,
+                list(source.include),
+                list(source.exclude),
+            )
+
+    async def add_outcomes(self, tx: Tx, run: RunId, outcomes: Sequence[DocumentOutcome]) -> None:
+        """Account for documents; the last outcome of a document stays."""
+        if outcomes:
+            columns = zip(*((o.document_id, str(o.outcome), o.reason, o.chunks) for o in outcomes), strict=True)
+            await tx.execute(_SQL["add_outcomes"], run, *(list(column) for column in columns))
+
+    async def outcome_counts(self, tx: Tx, run: RunId) -> dict[str, int]:
+        """Return how many documents of a run ended how."""
+        return {row["outcome"]: row["documents"] for row in await tx.fetch(_SQL["outcome_counts"], run)}
+
+    async def restat(self, tx: Tx, corpus: CorpusId, items: Sequence[Item]) -> None:
+        """Note size, time stamp and place of files whose content did not change."""
+        if items:
+            columns = zip(*((i.document_id, i.size, i.mtime_ns, i.locator) for i in items), strict=True)
+            await tx.execute(_SQL["restat"], corpus, *(list(column) for column in columns))
+
+    async def set_result(self, tx: Tx, run: RunId, result: Mapping[str, Any]) -> None:
+        """Keep what a unit found out."""
+        await tx.execute(_SQL["set_result"], run, dict(result))
+
+    async def get_result(self, tx: Tx, run: RunId) -> dict[str, Any]:
+        """Return what the run kept so far."""
+        return await tx.fetchval(_SQL["run_result"], run) or {}
+
+    async def current(self, tx: Tx, corpus: CorpusId) -> int | None:
+        """Return the corpus's current generation."""
+        found: int | None = await tx.fetchval(_SQL["current_generation"], corpus)
+        return found
+
+    async def touched(self, tx: Tx, corpus: CorpusId, number: int) -> bool:
+        """Whether anything was born or died at this number, or nothing is published yet."""
+        found: bool = await tx.fetchval(_SQL["touched"], corpus, number)
+        return found
+
+    async def withdraw(self, tx: Tx, corpus: CorpusId, number: int) -> None:
+        """Give up a generation at which nothing was born or died."""
+        await tx.execute(_SQL["withdraw"], corpus, number)
+
+    async def live_chunks(self, tx: Tx, corpus: CorpusId) -> int:
+        """Return how many chunks the generation in the making will have."""
+        found: int = await tx.fetchval(_SQL["live_chunks"], corpus)
+        return found
+
+    async def batch_results(self, tx: Tx, root: RunId) -> list[dict[str, Any]]:
+        """Return what the batches of an index run found out, in no order."""
+        return [row["result"] for row in await tx.fetch(_SQL["batch_results"], root)]
+
+
+async def _get(tx: Tx, tenant: str, name: str) -> Corpus:
+    row = await tx.fetchrow(_SQL["get_corpus"], tenant, name)
+    if row is None:
+        raise NotFound(f"Corpus not found: {name}. `sapwood index {name} FOLDER` makes it.")
+    return Corpus(
+        corpus_id=CorpusId(row["corpus_id"]),
+        tenant=tenant,
+        name=row["name"],
+        settings=CorpusSettings.model_validate(row["settings"]),
+        generation=row["current_generation"],
+    )
+
+
+def _summary(row: Any) -> CorpusSummary:
+    stores = (row["manifest"] or {}).get("stores", {})
+    return CorpusSummary(
+        name=row["name"],
+        generation=row["current_generation"],
+        counts={name: check["rows"] for name, check in stores.items()},
+        created_at=row["created_at"].isoformat(),
+    )

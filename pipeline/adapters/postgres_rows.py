@@ -1,0 +1,36 @@
+"""Writing the rows of documents under a generation's number: a few statements and binary COPYs for a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.generations import rows
+from pipeline.generations.rows import DocumentRows, Numbers
+from pipeline.ports import Tx
+from pipeline.queries import load
+from schemas.ids import CorpusId
+
+_SQL = load("rows")
+
+
+async def write_batch(
+    tx: Tx, corpus: CorpusId, number: int, collection: str, documents: Sequence[DocumentRows]
+) -> None:
+    """Replace these documents: what is live of them dies at the number, and the new rows are born at it.
+
+    Writing a batch again gives the same rows. Document ids must be distinct within a batch. `collection` is a name that
+    `ensure_collection` returned.
+    """
+    await remove_documents(tx, corpus, number, [document.document_id for document in documents])
+    numbers = Numbers()
+    await tx.copy("document", rows.DOCUMENT, rows.document_records(corpus, number, documents))
+    await tx.copy("chunk", rows.CHUNK, rows.chunk_records(corpus, number, documents))
+    await tx.copy("mention", rows.MENTION, rows.mention_records(corpus, number, documents, numbers))
+    await tx.copy("fact", rows.FACT, rows.fact_records(corpus, number, documents, numbers))
+    await tx.copy(collection, rows.VECTOR, rows.vector_records(number, documents))
+
+
+async def remove_documents(tx: Tx, corpus: CorpusId, number: int, ids: Sequence[str]) -> None:
+    """End these documents, their chunks, vectors, mentions and facts at the number; unknown ids are no error."""
+    if ids and (chunks := await tx.fetchval(_SQL["kill_documents"], corpus, number, list(ids))):
+        await tx.execute(_SQL["kill_vectors"], corpus, number, chunks)

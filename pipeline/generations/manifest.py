@@ -1,0 +1,93 @@
+"""What a build knows of itself when it asks to be promoted, and the manifest that it becomes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from pipeline.generations.gate import Extracted, Policy, Sparse
+from schemas.ids import CorpusId, RunId
+from schemas.manifest import Manifest, OverrideRequest, SparseOverride, StoreCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """All of a manifest that is not read from the database.
+
+    `modularity` is None where communities were not detected anew; `paid` says whether the extractor is a paid model.
+    """
+
+    run_id: RunId
+    collection: str
+    dimension: int
+    graph_id: str
+    policy: Policy
+    embedding: str
+    extraction: str
+    analyzer: str
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    extracted: Extracted = field(default_factory=Extracted)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    modularity: float | None = None
+    schema_hash: str | None = None
+    sparse: Sparse = "auto"
+    paid: bool = False
+    override: OverrideRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the database knows at promotion: rows and checksums of stores, communities, their levels, the time."""
+
+    stores: dict[str, StoreCheck]
+    communities: int
+    levels: int
+    at: str
+
+
+def manifest(
+    corpus: str, number: int, draft: Draft, figures: Figures, override: SparseOverride | None, base: Manifest | None
+) -> Manifest:
+    """Return the record of a generation. The modularity of unchanged communities is that of the generation before."""
+    known = base.modularity if base else 0.0
+    return Manifest(
+        corpus=corpus,
+        generation=number,
+        run_id=draft.run_id,
+        collection=draft.collection,
+        dimension=draft.dimension,
+        graph_id=draft.graph_id,
+        policy=draft.policy,
+        embedding=draft.embedding,
+        extraction=draft.extraction,
+        analyzer=draft.analyzer,
+        stores=figures.stores,
+        outcomes=draft.outcomes,
+        communities=figures.communities,
+        levels=figures.levels,
+        modularity=known if draft.modularity is None else draft.modularity,
+        selected_chunks=draft.extracted.selected,
+        failed_chunks=draft.extracted.failed,
+        truncated_chunks=draft.extracted.truncated,
+        input_tokens=draft.input_tokens,
+        output_tokens=draft.output_tokens,
+        override=override,
+        promoted_at=figures.at,
+    )
+
+
+def collection_name(corpus: CorpusId, fingerprint: str) -> str:
+    """Return the name of the physical dense table of a corpus and an embedding fingerprint."""
+    return f"dense_{corpus}_{hashlib.sha256(fingerprint.encode()).hexdigest()[:12]}"
+
+
+def check(rows: int, total: int, base: StoreCheck | None = None) -> StoreCheck:
+    """Return the check of a store: rows, and the sum of the 64-bit hashes of their ids modulo 2^64, as 16 hex digits.
+
+    A sum does not depend on order, and it can be continued: with a base, `rows` and `total` are what was born less what
+    died since, so that checking costs what the change costs.
+    """
+    rows += base.rows if base else 0
+    total += int(base.checksum, 16) if base else 0
+    return StoreCheck(rows=rows, checksum=f"{total % (1 << 64):016x}")

@@ -1,0 +1,124 @@
+"""The rows that a batch of documents becomes, column by column as the database takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.ports import Vectors
+from schemas.documents import Chunk
+from schemas.graph import Fact, Mention
+from schemas.ids import EntityNo, entity_id, entity_no, identity_key
+
+DOCUMENT = (
+    "corpus_id", "document_id", "born", "source_location", "locator", "content_hash", "recipe", "size", "mtime_ns",
+    "media_type", "title", "metadata", "chars", "chunks",
+)  # fmt: skip
+CHUNK = (
+    "corpus_id", "chunk_id", "born", "document_id", "ordinal", "text", "char_start", "char_end", "first_line",
+    "last_line", "headings", "text_hash", "terms", "length",
+)  # fmt: skip
+MENTION = (
+    "corpus_id", "chunk_id", "entity_no", "born", "type", "key", "surface", "char_start", "char_end", "origin",
+    "description",
+)  # fmt: skip
+FACT = (
+    "corpus_id", "chunk_id", "source_no", "target_no", "type", "born", "confidence", "char_start", "char_end",
+)  # fmt: skip
+VECTOR = ("chunk_id", "born", "embedding")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRows:
+    """One document with all that was found in it. `mentions[i]` and `facts[i]` are those of `chunks[i]`.
+
+    `vectors` has one row for each chunk. `size` is in bytes and `mtime_ns` in nanoseconds, both None where unknown.
+    A mention whose identity key is empty is not a node, and a fact with such an end is not an edge: both are left out.
+    """
+
+    document_id: str
+    source_location: str
+    locator: str
+    content_hash: bytes
+    recipe: bytes
+    size: int | None
+    mtime_ns: int | None
+    media_type: str
+    title: str
+    metadata: dict[str, Any]
+    chars: int
+    chunks: Sequence[Chunk]
+    vectors: Vectors
+    mentions: Sequence[Sequence[Mention]]
+    facts: Sequence[Sequence[Fact]]
+
+
+class Numbers:
+    """Entity numbers by (type, name); a batch names the same entities many times."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[EntityNo, str] | None] = {}
+
+    def find(self, entity_type: str, name: str) -> tuple[EntityNo, str] | None:
+        """Return the number and the identity key, or None if the name has no key."""
+        pair = (entity_type, name)
+        if pair not in self._known:
+            key = identity_key(name)
+            self._known[pair] = (entity_no(entity_id(entity_type, key)), key) if key else None
+        return self._known[pair]
+
+
+def document_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows for the columns DOCUMENT."""
+    for d in documents:
+        yield (
+            corpus, d.document_id, number, d.source_location, d.locator, d.content_hash, d.recipe, d.size, d.mtime_ns,
+            d.media_type, d.title, d.metadata, d.chars, len(d.chunks),
+        )  # fmt: skip
+
+
+def chunk_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows for the columns CHUNK."""
+    for document in documents:
+        for c in document.chunks:
+            yield (
+                corpus, c.chunk_id, number, document.document_id, c.ordinal, c.text, c.start, c.end, c.first_line,
+                c.last_line, c.headings, c.text_hash, c.terms, c.length,
+            )  # fmt: skip
+
+
+def mention_records(
+    corpus: int, number: int, documents: Sequence[DocumentRows], numbers: Numbers
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows for the columns MENTION."""
+    for document in documents:
+        for chunk, mentions in zip(document.chunks, document.mentions, strict=True):
+            for m in mentions:
+                if found := numbers.find(m.type, m.name):
+                    yield (
+                        corpus, chunk.chunk_id, found[0], number, m.type, found[1], m.name, m.start, m.end,
+                        str(m.origin), m.description,
+                    )  # fmt: skip
+
+
+def fact_records(
+    corpus: int, number: int, documents: Sequence[DocumentRows], numbers: Numbers
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows for the columns FACT."""
+    for document in documents:
+        for chunk, facts in zip(document.chunks, document.facts, strict=True):
+            for f in facts:
+                source = numbers.find(f.subject_type, f.subject)
+                target = numbers.find(f.object_type, f.object)
+                if source and target:
+                    yield (
+                        corpus, chunk.chunk_id, source[0], target[0], f.type, number, f.confidence, f.start, f.end,
+                    )  # fmt: skip
+
+
+def vector_records(number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows for the columns VECTOR. A vector is a row of the matrix: the driver's codec stores it as f16."""
+    for document in documents:
+        for chunk, vector in zip(document.chunks, document.vectors, strict=True):
+            yield chunk.chunk_id, number, vector

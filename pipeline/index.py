@@ -1,0 +1,277 @@
+"""An index run, step by step: plan, batches, entities and relations, communities, promotion.
+
+Each step is one unit of work under a lease and ends in one fenced transaction; a worker that takes over starts the step
+anew and finds nothing half done. Steps of the root run: PLAN → (batches) → DERIVE → CLUSTER → PROMOTE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import anyio.to_thread
+
+from pipeline.building import Building
+from pipeline.deadline import Deadline
+from pipeline.errors import InvalidRequest
+from pipeline.generations.gate import Extracted, Policy, check_ceiling, graph_policy
+from pipeline.generations.manifest import Draft
+from pipeline.ingest import communities
+from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
+from pipeline.ingest.communities import Graph, Partition
+from pipeline.ingest.summaries import summarised
+from pipeline.plan import Known, Plan, batches, plan
+from pipeline.ports import FencedTx
+from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
+from pipeline.runs import Work
+from schemas.documents import DocumentOutcome, Outcome, Source
+from schemas.events import Documents, Planned, Progress, Promoted, Unchanged
+from schemas.graph import Community
+from schemas.manifest import OverrideRequest
+from schemas.payloads import BatchPayload, IndexPayload, batch_payload
+from schemas.runs import Lease, RunState
+from schemas.settings import CorpusSettings
+
+CALL = 30.0
+"""Seconds that reading the plan's or the graph's inputs may take."""
+
+NOTABLE = 100
+"""Documents that one event names at most; the accounting has them all."""
+
+
+class Step(IntEnum):
+    """Where an index run is. A batch has the one step PLAN."""
+
+    PLAN = 0
+    DERIVE = 1
+    CLUSTER = 2
+    PROMOTE = 3
+
+
+class Indexer:
+    """The handlers of index runs and their batches. One instance serves all corpora of a process."""
+
+    def __init__(self, building: Building, batch: BatchPipeline) -> None:
+        self._building = building
+        self._batch = batch
+        self._steps = {
+            Step.PLAN: self._plan,
+            Step.DERIVE: self._derive,
+            Step.CLUSTER: self._cluster,
+            Step.PROMOTE: self._promote,
+        }
+
+    async def index(self, work: Work) -> None:
+        """Go on with an index run from its step to its end, or to where its batches have to be done first."""
+        payload = IndexPayload.model_validate(work.lease.payload)
+        while not work.done:
+            await self._steps[Step(work.lease.step)](work, payload)
+
+    async def batch(self, work: Work) -> None:
+        """Index some documents."""
+        payload = BatchPayload.model_validate(work.lease.payload)
+        lease = work.lease
+        ids = [item.document_id for item in payload.items]
+        known = await self._building.corpora.known_some(lease.corpus_id, ids, _within(work))
+        result = await self._batch.run(lease.corpus_id, payload, known, work.deadline)
+        async with work.fenced() as tx:
+            number, rows = payload.generation, self._building
+            await rows.remove_documents(tx, lease.corpus_id, number, result.gone)
+            await rows.write_batch(tx, lease.corpus_id, number, payload.collection, result.documents)
+            await rows.accounting.restat(tx, lease.corpus_id, result.restat)
+            await rows.accounting.add_outcomes(tx, lease.root_id, result.outcomes)
+            await rows.accounting.set_result(tx, lease.run_id, result.telemetry)
+            tx.event(_documents(result))
+            tx.finish(RunState.COMPLETED)
+
+    async def _plan(self, work: Work, payload: IndexPayload) -> None:
+        corpus, building = work.lease.corpus_id, self._building
+        recipe = await self._batch.recipe(payload.settings, work.deadline)
+        await building.undo_orphans(corpus, _within(work))
+        sources = payload.sources
+        if sources is None:
+            sources = tuple(await building.corpora.sources(corpus, _within(work)))
+        if not sources:
+            raise InvalidRequest("This corpus has no sources yet; name a folder, a file or a URL.")
+        listing = await self._batch.listing(sources, work.deadline)
+        known = await building.corpora.known(corpus, _within(work))
+        left_out = frozenset(one.document_id for one in listing.skipped)
+        todo = plan(listing.items, left_out, known, recipe.fingerprint)
+        settled = [*listing.skipped, *_settled(todo, known, left_out)]
+        async with work.fenced() as tx:
+            await building.accounting.remember_sources(tx, corpus, sources)
+            await building.accounting.add_outcomes(tx, work.lease.run_id, settled)
+            idle = not todo.to_do and not todo.removed
+            if idle and await building.accounting.current(tx, corpus) is not None:
+                await self._unchanged(tx, work)
+            else:
+                await self._open(tx, work, payload, recipe, todo, len(settled))
+
+    async def _open(
+        self, tx: FencedTx, work: Work, payload: IndexPayload, recipe: Recipe, todo: Plan, settled: int
+    ) -> None:
+        """Begin the generation, end what vanished, and hand out the rest as batches."""
+        corpus, building = work.lease.corpus_id, self._building
+        number = await building.begin(tx, corpus, work.lease.run_id)
+        collection = await building.ensure_collection(tx, corpus, recipe.embedding, recipe.dimension)
+        await building.remove_documents(tx, corpus, number, todo.removed)
+        await building.accounting.set_result(
+            tx, work.lease.run_id, {"collection": collection, "dimension": recipe.dimension, "embedding": recipe.embedding}
+        )
+        settings = payload.settings.model_dump(mode="json")
+        units = [batch_payload(payload.corpus, number, collection, settings, items) for items in batches(todo.to_do)]
+        tx.event(
+            Planned(
+                generation=number,
+                seen=len(todo.to_do) + settled,
+                to_do=len(todo.to_do),
+                unchanged=len(todo.unchanged),
+                removed=len(todo.removed),
+                batches=len(units),
+            )
+        )
+        tx.advance(Step.DERIVE, number)
+        if units:
+            tx.spawn(units, Step.DERIVE)
+
+    async def _unchanged(self, tx: FencedTx, work: Work) -> None:
+        counts = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
+        current = await self._building.accounting.current(tx, work.lease.corpus_id)
+        tx.event(Unchanged(generation=current or 0, outcomes=counts))
+        tx.finish(RunState.COMPLETED)
+
+    async def _derive(self, work: Work, payload: IndexPayload) -> None:
+        corpus, number = work.lease.corpus_id, _number(work)
+        building = self._building
+        async with work.fenced() as tx:
+            if not await building.accounting.touched(tx, corpus, number):
+                await building.accounting.withdraw(tx, corpus, number)
+                await self._unchanged(tx, work)
+                return
+            policy = policy_of(payload.settings)
+            chunks = await building.accounting.live_chunks(tx, corpus)
+            check_ceiling(policy, chunks, payload.settings.graph_indexing.semantic_kg_max_chunks)
+            result = await building.accounting.get_result(tx, work.lease.run_id)
+            derived = await building.derive(tx, corpus, number)
+            changes = {"nodes": derived.nodes, "edges": derived.edges}
+            await building.accounting.set_result(tx, work.lease.run_id, {**result, **changes})
+            tx.event(Progress(stage="graph", done=derived.entities + derived.relations, total=0))
+            tx.advance(Step.CLUSTER)
+
+    async def _cluster(self, work: Work, payload: IndexPayload) -> None:
+        corpus, number = work.lease.corpus_id, _number(work)
+        building, settings = self._building, payload.settings.graph_indexing
+        async with building.reading(_within(work)) as tx:
+            result = await building.accounting.get_result(tx, work.lease.run_id)
+            stored = await building.stored_communities(tx, corpus, number)
+            graph = await building.read_graph(tx, corpus)
+        partition, described = await anyio.to_thread.run_sync(
+            _regroup, graph, stored.paths, result["edges"], settings.max_cluster_size
+        )
+        failed = 0
+        if summariser := self._batch.summariser(payload.settings):
+            described, failed = await summarised(
+                partition, graph, described, stored.summaries, summariser, work.deadline
+            )
+        async with work.fenced() as tx:
+            rows = await building.write_communities(tx, corpus, number, partition, described, stored)
+            figures = {"modularity": partition.modularity, "summaries_failed": failed}
+            await building.accounting.set_result(tx, work.lease.run_id, {**result, **figures})
+            tx.event(Progress(stage="communities", done=rows, total=len(described)))
+            tx.advance(Step.PROMOTE)
+
+    async def _promote(self, work: Work, payload: IndexPayload) -> None:
+        corpus, number, lease = work.lease.corpus_id, _number(work), work.lease
+        recipe = await self._batch.recipe(payload.settings, work.deadline)
+        async with work.fenced() as tx:
+            accounting = self._building.accounting
+            outcomes = await accounting.outcome_counts(tx, lease.run_id)
+            result = await accounting.get_result(tx, lease.run_id)
+            parts = await accounting.batch_results(tx, lease.run_id)
+            draft = draft_of(work.lease, payload, recipe, result, parts, outcomes)
+            manifest = await self._building.promote(tx, corpus, number, draft)
+            counts = {name: check.rows for name, check in manifest.stores.items()}
+            tx.event(
+                Promoted(generation=number, counts={**counts, "communities": manifest.communities}, outcomes=outcomes)
+            )
+            tx.finish(RunState.COMPLETED)
+        self._building.promoted(corpus, number)
+
+
+def _regroup(
+    graph: Graph, stored: dict[int, tuple[int, ...]], edges_changed: bool, max_cluster_size: int
+) -> tuple[Partition, list[Community]]:
+    """Return the communities, clustered anew only if an edge changed; up to some seconds of work, for a thread."""
+    known = None if edges_changed else communities.recall(graph.entities, stored, max_cluster_size)
+    partition = known or communities.detect(graph.entities, graph.edges, max_cluster_size)
+    return partition, communities.described(partition, graph)
+
+
+def draft_of(
+    lease: Lease,
+    payload: IndexPayload,
+    recipe: Recipe,
+    result: dict[str, Any],
+    parts: Sequence[dict[str, Any]],
+    outcomes: dict[str, int],
+) -> Draft:
+    """Return what the run knows of itself: the sums over its batches, and what its steps left in `result`."""
+    sums: Counter[str] = Counter()
+    for part in parts:
+        sums.update(part)
+    settings = payload.settings
+    return Draft(
+        run_id=lease.run_id,
+        collection=result["collection"],
+        dimension=result["dimension"],
+        graph_id=f"{payload.corpus}-{lease.generation}",
+        policy=policy_of(settings),
+        embedding=result["embedding"],
+        extraction=recipe.extraction,
+        analyzer=ANALYZER,
+        outcomes=outcomes,
+        extracted=Extracted(
+            sums["selected"], sums["attempted"], sums["succeeded"], sums["failed"], sums["truncated"]
+        ),
+        input_tokens=sums["input_tokens"],
+        output_tokens=sums["output_tokens"],
+        modularity=result.get("modularity"),
+        sparse=settings.graph_indexing.sparse,
+        paid=recipe.paid,
+        override=OverrideRequest(actor=payload.actor, reason=payload.reason) if payload.actor or payload.reason else None,
+    )
+
+
+def policy_of(settings: CorpusSettings) -> Policy:
+    """Return what graph a corpus with these settings gets."""
+    return graph_policy(internal=False, enabled=settings.graph_indexing.enabled, code=False)
+
+
+def _settled(todo: Plan, known: dict[str, Known], left_out: frozenset[str]) -> list[DocumentOutcome]:
+    """Return the outcomes that the plan alone decides; a document that was left out has its own already."""
+    same = [DocumentOutcome(name, Outcome.UNCHANGED, chunks=known[name].chunks) for name in todo.unchanged]
+    return same + [DocumentOutcome(name, Outcome.REMOVED) for name in todo.removed if name not in left_out]
+
+
+def _documents(result: BatchResult) -> Documents:
+    plain = (Outcome.INDEXED, Outcome.UNCHANGED)
+    return Documents(
+        counts=dict(Counter(str(o.outcome) for o in result.outcomes)),
+        notable=tuple((o.document_id, str(o.outcome), o.reason) for o in result.outcomes if o.outcome not in plain)[:NOTABLE],
+        chunks=sum(o.chunks for o in result.outcomes if o.outcome is Outcome.INDEXED),
+        input_tokens=result.telemetry["input_tokens"],
+        output_tokens=result.telemetry["output_tokens"],
+    )
+
+
+def _number(work: Work) -> int:
+    number = work.lease.generation
+    if number is None:
+        raise InvalidRequest("This index run has no generation; it was not planned.")
+    return number
+
+
+def _within(work: Work) -> Deadline:
+    return min(work.deadline, Deadline.after(CALL))

@@ -1,0 +1,302 @@
+"""Some documents on their way to rows: read, prepare (parse, chunk, analyse), embed, extract. Every document has one outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from pipeline.deadline import Deadline
+from pipeline.errors import DeadlineExceeded, DependencyError, SapwoodError
+from pipeline.generations.rows import DocumentRows
+from pipeline.ingest.embed import Embedding, embed_texts
+from pipeline.ingest.extract import extract_texts
+from pipeline.ingest.offline import carried
+from pipeline.ingest.prepare import FINGERPRINT as READING
+from pipeline.ingest.prepare import Prepared, Preparer, Request
+from pipeline.ingest.sources import Listing, list_sources, read
+from pipeline.ingest.summaries import Summariser
+from pipeline.ingest.urls import Fetcher
+from pipeline.plan import RACY_NS, Known
+from pipeline.ports import Cache, Extractor, Vectors
+from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
+from schemas.documents import Chunk, DocumentOutcome, Item, Outcome, Source, SourceKind
+from schemas.graph import Extraction, Mention
+from schemas.ids import CorpusId, text_hash
+from schemas.payloads import BatchPayload
+from schemas.settings import CorpusSettings
+from schemas.settings import recipe as recipe_of
+
+COUNTERS = ("selected", "attempted", "succeeded", "failed", "truncated", "input_tokens", "output_tokens")
+
+
+class Models(Protocol):
+    """Gives the models that a corpus's settings name. Raises ConfigurationError where one cannot be had."""
+
+    def embedding(self, settings: CorpusSettings) -> Embedding:
+        """Return the embedding; the same one for the same settings."""
+        ...
+
+    async def extractor(self, settings: CorpusSettings) -> Extractor | None:
+        """Return the extractor, or None where nothing is to be extracted."""
+        ...
+
+    def summariser(self, settings: CorpusSettings) -> Summariser | None:
+        """Return what writes the summaries of communities, or None where they are made offline."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What documents are made with. `fingerprint` changes whenever their rows would; `paid` is the extractor's."""
+
+    fingerprint: bytes
+    embedding: str
+    dimension: int
+    extraction: str
+    paid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What is to be written. `gone` had rows before and has none now; `telemetry` counts by COUNTERS."""
+
+    documents: Sequence[DocumentRows]
+    outcomes: Sequence[DocumentOutcome]
+    gone: Sequence[str]
+    restat: Sequence[Item]
+    telemetry: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Sorting:
+    """A batch while its documents are sorted by how they end."""
+
+    outcomes: dict[str, DocumentOutcome] = field(default_factory=dict[str, DocumentOutcome])
+    restat: list[Item] = field(default_factory=list[Item])
+
+    def end(self, item: Item, outcome: Outcome, reason: str = "", chunks: int = 0) -> None:
+        self.outcomes[item.document_id] = DocumentOutcome(item.document_id, outcome, reason, chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    item: Item
+    data: bytes
+    media_type: str
+
+    @property
+    def content_hash(self) -> bytes:
+        return hashlib.sha256(self.data).digest()[:16]
+
+
+class BatchPipeline:
+    """The stages of a batch, shared by all batches of a process. `calls` are the slots for paid model calls."""
+
+    def __init__(
+        self, models: Models, preparer: Preparer, fetcher: Fetcher, cache: Cache, calls: anyio.CapacityLimiter
+    ) -> None:
+        self._models = models
+        self._preparer = preparer
+        self._fetcher = fetcher
+        self._cache = cache
+        self._calls = calls
+
+    async def recipe(self, settings: CorpusSettings, deadline: Deadline) -> Recipe:
+        """Return what documents of a corpus with these settings are made with; may ask the embedding for its width."""
+        embedding, extractor = self._models.embedding(settings), await self._models.extractor(settings)
+        if embedding.dimension is None:
+            await embedding.embed(["width"], deadline)
+        extraction = extractor.fingerprint if extractor else "none"
+        return Recipe(
+            recipe_of(settings, READING, ANALYZER, embedding.fingerprint, extraction),
+            embedding.fingerprint,
+            embedding.dimension or 0,
+            extraction,
+            bool(extractor and extractor.paid),
+        )
+
+    async def listing(self, sources: Sequence[Source], deadline: Deadline) -> Listing:
+        """Return what the sources hold now, in canonical order."""
+        deadline.budget(1.0)
+        return await anyio.to_thread.run_sync(list_sources, sources)
+
+    def summariser(self, settings: CorpusSettings) -> Summariser | None:
+        """Return the model that summarises communities, if one is set."""
+        return self._models.summariser(settings)
+
+    async def run(
+        self, corpus: CorpusId, payload: BatchPayload, known: Mapping[str, Known], deadline: Deadline
+    ) -> BatchResult:
+        """Take the documents through all stages. Paid results are cached as they come; nothing else is written.
+
+        Raises:
+            DependencyError: a model could not be used at all, or a source's server is away: the batch is to be retried.
+        """
+        recipe = await self.recipe(payload.settings, deadline)
+        sorting = _Sorting()
+        fresh = await self._fresh(payload.items, known, recipe, sorting, deadline)
+        prepared = await self._prepared(fresh, payload.settings, sorting)
+        rows, telemetry = await self._rows(corpus, prepared, payload.settings, recipe, deadline)
+        for row in rows:
+            sorting.outcomes[row.document_id] = DocumentOutcome(row.document_id, Outcome.INDEXED, chunks=len(row.chunks))
+        outcomes = [sorting.outcomes[item.document_id] for item in payload.items]
+        stays = (Outcome.INDEXED, Outcome.UNCHANGED)
+        gone = [o.document_id for o in outcomes if o.outcome not in stays and o.document_id in known]
+        return BatchResult(rows, outcomes, gone, sorting.restat, telemetry)
+
+    async def _fresh(
+        self, items: Sequence[Item], known: Mapping[str, Known], recipe: Recipe, sorting: _Sorting, deadline: Deadline
+    ) -> list[_Read]:
+        """Read the documents; return those whose content or recipe is not the known one."""
+        fresh: list[_Read] = []
+        for item in items:
+            try:
+                one = await self._read(item, deadline)
+            except (DependencyError, DeadlineExceeded):
+                raise
+            except SapwoodError as error:
+                sorting.end(item, Outcome.FAILED, str(error))
+                continue
+            before = known.get(item.document_id)
+            if before and (before.content_hash, before.recipe) == (one.content_hash, recipe.fingerprint):
+                sorting.end(item, Outcome.UNCHANGED, chunks=before.chunks)
+                sorting.restat.append(settled(item))
+            else:
+                fresh.append(one)
+        return fresh
+
+    async def _read(self, item: Item, deadline: Deadline) -> _Read:
+        if item.source.kind is SourceKind.URL:
+            return _Read(item, *await self._fetcher.fetch(item.locator, deadline))
+        return _Read(item, await anyio.to_thread.run_sync(read, item), "")
+
+    async def _prepared(
+        self, fresh: Sequence[_Read], settings: CorpusSettings, sorting: _Sorting
+    ) -> list[tuple[_Read, Prepared]]:
+        """Parse, chunk and analyse in child processes; failed and empty documents end here."""
+        requests = [Request(one.item, one.data, one.media_type, settings.chunk) for one in fresh]
+        done: list[tuple[_Read, Prepared]] = []
+        for one, result in zip(fresh, await self._preparer.prepare(requests), strict=True):
+            if isinstance(result, SapwoodError):
+                sorting.end(one.item, Outcome.FAILED, str(result))
+            elif not result.chunks:
+                sorting.end(one.item, Outcome.EMPTY, "There is no text in it.")
+            else:
+                done.append((one, result))
+        return done
+
+    async def _rows(
+        self,
+        corpus: CorpusId,
+        prepared: Sequence[tuple[_Read, Prepared]],
+        settings: CorpusSettings,
+        recipe: Recipe,
+        deadline: Deadline,
+    ) -> tuple[list[DocumentRows], dict[str, int]]:
+        """Embed and extract all chunks of the batch, and lay out the rows document by document."""
+        passages = [(document, chunk) for _, document in prepared for chunk in document.chunks]
+        texts = [passage_text(document.title, chunk) for document, chunk in passages]
+        vectors, tokens = await embed_texts(
+            self._cache,
+            corpus,
+            self._models.embedding(settings),
+            texts,
+            [text_hash(text) for text in texts],
+            self._calls,
+            deadline,
+        )
+        found, telemetry = await self._extracted(corpus, passages, settings, deadline)
+        telemetry["input_tokens"] += tokens
+        rows: list[DocumentRows] = []
+        at = 0
+        for one, document in prepared:
+            end = at + len(document.chunks)
+            rows.append(_document_rows(one, document, recipe, vectors[at:end], found[at:end], settings))
+            at = end
+        return rows, telemetry
+
+    async def _extracted(
+        self,
+        corpus: CorpusId,
+        passages: Sequence[tuple[Prepared, Chunk]],
+        settings: CorpusSettings,
+        deadline: Deadline,
+    ) -> tuple[list[Extraction], dict[str, int]]:
+        """Return what each chunk states: ready-made facts as they are, the rest from the extractor; failures are counted."""
+        telemetry = dict.fromkeys(COUNTERS, 0)
+        extractor = await self._models.extractor(settings)
+        found = [document.ready.get(chunk.ordinal, Extraction()) for document, chunk in passages]
+        todo = [at for at, (document, _) in enumerate(passages) if not document.ready]
+        if extractor is None or not todo:
+            return found, telemetry
+        chunks = [passages[at][1] for at in todo]
+        texts, hashes = [chunk.text for chunk in chunks], [chunk.text_hash for chunk in chunks]
+        results = await extract_texts(self._cache, corpus, extractor, texts, hashes, self._calls, deadline)
+        telemetry["selected"] = telemetry["attempted"] = len(todo)
+        for at, result in zip(todo, results, strict=True):
+            if isinstance(result, SapwoodError):
+                telemetry["failed"] += 1
+                continue
+            found[at] = result
+            telemetry["succeeded"] += 1
+            telemetry["input_tokens"] += result.input_tokens
+            telemetry["output_tokens"] += result.output_tokens
+        return found, telemetry
+
+
+def passage_text(title: str, chunk: Chunk) -> str:
+    """Return what is embedded for a chunk: title and headings give a short passage its subject."""
+    path = " > ".join(dict.fromkeys((title, *chunk.headings)))
+    return f"{path}\n{chunk.text}" if path else chunk.text
+
+
+def settled(item: Item) -> Item:
+    """Return the item as it is remembered: a file written a moment ago may change again within the same time stamp."""
+    fresh = item.mtime_ns is not None and time.time_ns() - item.mtime_ns < RACY_NS
+    return replace(item, mtime_ns=None) if fresh else item
+
+
+def _document_rows(
+    one: _Read,
+    document: Prepared,
+    recipe: Recipe,
+    vectors: Vectors,
+    found: Sequence[Extraction],
+    settings: CorpusSettings,
+) -> DocumentRows:
+    item = settled(one.item)
+    return DocumentRows(
+        document_id=item.document_id,
+        source_location=item.source.location,
+        locator=item.locator,
+        content_hash=one.content_hash,
+        recipe=recipe.fingerprint,
+        size=item.size,
+        mtime_ns=item.mtime_ns,
+        media_type=document.media_type,
+        title=document.title,
+        metadata=document.metadata,
+        chars=document.chars,
+        chunks=document.chunks,
+        vectors=vectors,
+        mentions=[
+            mentions_of(document, chunk, extraction, settings)
+            for chunk, extraction in zip(document.chunks, found, strict=True)
+        ],
+        facts=[extraction.facts for extraction in found],
+    )
+
+
+def mentions_of(
+    document: Prepared, chunk: Chunk, extraction: Extraction, settings: CorpusSettings
+) -> list[Mention]:
+    """Return the mentions of a chunk: those in its text, and the title and headings above it where they are wanted."""
+    if not settings.graph_indexing.title_entities:
+        return list(extraction.mentions)
+    return [*extraction.mentions, *carried(document.title, chunk.headings)]

@@ -1,0 +1,199 @@
+"""Documents are parsed, cut and analysed in child processes with limits, so that a hostile one costs one outcome."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import cast
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from pipeline.errors import DocumentError, ParserKilled
+from pipeline.ingest import chunk, parse
+from pipeline.ingest.child import HEADER
+from pipeline.ingest.stages import Prepared, Request, prepare
+
+__all__ = ["FINGERPRINT", "Limits", "Prepared", "Preparer", "Request", "open_preparer", "prepare"]
+
+FINGERPRINT = "/".join(
+    (parse.VERSION, chunk.VERSION, *(f"{name}-{version(name)}" for name in ("kreuzberg", "semantic-text-splitter")))
+)
+"""What decides which chunks a document becomes."""
+
+GROUP_DOCUMENTS = 16
+GROUP_BYTES = 1024 * 1024
+_GRACE = 2.0
+"""Seconds in which a killed process must be gone."""
+_MAX_ANSWER = 1 << 30
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What children may use: `memory` in bytes for each, `seconds` of wall and of processor time for one group."""
+
+    processes: int = os.cpu_count() or 2
+    memory: int = 1 << 30
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainSizes:
+    """Sizes that a child can unpickle without pydantic, which takes it longer to load than to start."""
+
+    max_chars: int
+    overlap: int
+
+
+class _Gone(Exception):
+    """The child ended, or had to be ended, before it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: Process
+    answers: BufferedByteReceiveStream
+
+    async def ask(self, request: bytes) -> bytes:
+        assert self.process.stdin is not None
+        try:
+            await self.process.stdin.send(len(request).to_bytes(HEADER, "big") + request)
+            size = int.from_bytes(await self.answers.receive_exactly(HEADER), "big")
+            if size > _MAX_ANSWER:
+                raise _Gone
+            return await self.answers.receive_exactly(size)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead) as error:
+            raise _Gone from error
+
+    async def end(self) -> None:
+        """Kill and bury."""
+        with anyio.move_on_after(_GRACE, shield=True):
+            with suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.aclose()
+
+
+class Preparer:
+    """A bounded pool of child processes, started when they are needed; get one from `open_preparer`."""
+
+    def __init__(self, limits: Limits, task: str) -> None:
+        self._limits = limits
+        self._task = task
+        self._slots = anyio.CapacityLimiter(limits.processes)
+        self._idle: list[_Child] = []
+        self._all: dict[int, _Child] = {}  # by process id
+
+    async def warm(self) -> None:
+        """Start all children and wait until they are ready."""
+        async with anyio.create_task_group() as group:
+            for _ in range(self._limits.processes):
+                group.start_soon(self._ask, b"")
+
+    async def prepare(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
+        """Return for each document, in order, what it became or why it cannot be read.
+
+        Groups run side by side. Where a group's child dies, its documents are tried one by one, and the one that kills
+        its child again is a ParserKilled.
+        """
+        results: list[Prepared | DocumentError] = [ParserKilled()] * len(requests)
+
+        async def run(first: int, last: int) -> None:
+            results[first:last] = await self._group(requests[first:last])
+
+        async with anyio.create_task_group() as tasks:
+            for first, last in _groups(requests):
+                tasks.start_soon(run, first, last)
+        return results
+
+    async def _group(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
+        light = [replace(r, chunk=_PlainSizes(r.chunk.max_chars, r.chunk.overlap)) for r in requests]
+        try:
+            answer = await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL))
+        except _Gone:
+            if len(requests) == 1:
+                return [ParserKilled()]
+            return [result for request in requests for result in await self._group([request])]
+        return cast("list[Prepared | DocumentError]", pickle.loads(answer))
+
+    async def _ask(self, request: bytes) -> bytes:
+        """Have one child answer; one that does not, or whose caller was cancelled, is killed."""
+        async with self._slots:
+            child = self._idle.pop() if self._idle else await self._start()
+            answered = False
+            try:
+                with anyio.move_on_after(self._limits.seconds):
+                    answer = await child.ask(request)
+                    answered = True
+                    return answer
+                raise _Gone
+            finally:
+                if answered:
+                    self._idle.append(child)
+                else:
+                    await self._end(child)
+
+    async def _start(self) -> _Child:
+        # Nothing of this process's environment that may be secret; a session of its own, so that ^C is ours to handle.
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "RAYON_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "2",
+        }
+        limits = str(self._limits.memory), str(math.ceil(self._limits.seconds))
+        process = await anyio.open_process(
+            [sys.executable, "-P", "-m", "pipeline.ingest.child", self._task, *limits],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        child = _Child(process, BufferedByteReceiveStream(process.stdout))
+        self._all[process.pid] = child
+        return child
+
+    async def _end(self, child: _Child) -> None:
+        self._all.pop(child.process.pid, None)
+        await child.end()
+
+    async def close(self) -> None:
+        """End every child."""
+        self._idle.clear()
+        for child in list(self._all.values()):
+            await self._end(child)
+
+
+@asynccontextmanager
+async def open_preparer(
+    limits: Limits | None = None, task: str = "pipeline.ingest.stages:prepare"
+) -> AsyncGenerator[Preparer, None]:
+    """Open a pool of children that run `task` (`module:function`), and end them all at the end."""
+    preparer = Preparer(limits or Limits(), task)
+    try:
+        yield preparer
+    finally:
+        await preparer.close()
+
+
+def _groups(requests: Sequence[Request]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of at most GROUP_DOCUMENTS documents and about GROUP_BYTES."""
+    first = size = 0
+    for at, request in enumerate(requests):
+        if at > first and (at - first >= GROUP_DOCUMENTS or size + len(request.data) > GROUP_BYTES):
+            yield first, at
+            first, size = at, 0
+        size += len(request.data)
+    if requests:
+        yield first, len(requests)

@@ -1,0 +1,127 @@
+"""From ranked chunk ids to hits: texts, places and metadata of one generation, without repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pipeline.deadline import Deadline
+from pipeline.errors import InconsistentGeneration
+from pipeline.retrieval.fuse import Fused
+from pipeline.retrieval.rows import Ints
+from schemas.ids import CorpusId, show
+from schemas.query import STREAM_NAMES, Hit, QueryRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """What a store keeps of a chunk, with the title and the metadata of its document; lines from 1, inclusive."""
+
+    chunk_id: int
+    document: str
+    ordinal: int
+    text: str
+    text_hash: bytes
+    lines: tuple[int, int]
+    headings: tuple[str, ...]
+    title: str
+    metadata: dict[str, Any]
+
+
+class ChunkStore(Protocol):
+    """Reads chunks as one generation sees them."""
+
+    async def allowed(self, corpus: CorpusId, generation: int, filters: Mapping[str, Any], deadline: Deadline) -> Ints:
+        """Return the ids, ascending, of the chunks whose documents have each of these metadata values exactly.
+
+        The keys `document` and `source` mean the document id and the source's location.
+        """
+        ...
+
+    async def chunks(
+        self, corpus: CorpusId, generation: int, ids: Sequence[int], deadline: Deadline
+    ) -> dict[int, StoredChunk]:
+        """Return those of these chunks that the generation sees, by id."""
+        ...
+
+    async def neighbors(
+        self, corpus: CorpusId, generation: int, places: Sequence[tuple[str, int]], window: int, deadline: Deadline
+    ) -> list[StoredChunk]:
+        """Return the chunks within `window` ordinals of these (document, ordinal), in document order, each once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hydrator:
+    """Turns the ranking of one generation into hits."""
+
+    store: ChunkStore
+    corpus: CorpusId
+    generation: int
+
+    async def hits(self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline) -> tuple[Hit, ...]:
+        """Return the first `top_k` distinct texts of the ranking, each followed by its neighbours if asked for.
+
+        Raises:
+            InconsistentGeneration: a ranked chunk is not one of this generation.
+        """
+        best = await self._distinct(ranked, request, deadline)
+        if not request.neighbors or not best:
+            return tuple(_hit(found, chunk) for found, chunk in best)
+        places = [(chunk.document, chunk.ordinal) for _, chunk in best]
+        around = await self.store.neighbors(self.corpus, self.generation, places, request.neighbors, deadline)
+        return tuple(_with_neighbors(best, around, request.neighbors))
+
+    async def _distinct(
+        self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline
+    ) -> list[tuple[Fused, StoredChunk]]:
+        """Read from the top, as many chunks at a time as are asked for, until there are enough distinct texts."""
+        best: list[tuple[Fused, StoredChunk]] = []
+        seen: set[bytes] = set()
+        for start in range(0, len(ranked), request.top_k):
+            page = ranked[start : start + request.top_k]
+            ids = [found.chunk_id for found in page]
+            chunks = await self.store.chunks(self.corpus, self.generation, ids, deadline)
+            if len(chunks) < len(ids):
+                raise InconsistentGeneration("a leg found a chunk that is not in its generation")
+            for found in page:
+                chunk = chunks[found.chunk_id]
+                if not request.dedup or chunk.text_hash not in seen:
+                    best.append((found, chunk))
+                    seen.add(chunk.text_hash)
+            if len(best) >= request.top_k:
+                break
+        return best[: request.top_k]
+
+
+def _with_neighbors(
+    best: Sequence[tuple[Fused, StoredChunk]], around: Sequence[StoredChunk], window: int
+) -> Iterable[Hit]:
+    """Yield each hit and then its neighbours in document order, but no chunk that is a hit or was shown before."""
+    by_place = {(chunk.document, chunk.ordinal): chunk for chunk in around}
+    shown = {chunk.chunk_id for _, chunk in best}
+    for found, chunk in best:
+        yield _hit(found, chunk)
+        for step in range(-window, window + 1):
+            neighbor = by_place.get((chunk.document, chunk.ordinal + step))
+            if neighbor is not None and neighbor.chunk_id not in shown:
+                shown.add(neighbor.chunk_id)
+                yield _hit(Fused(neighbor.chunk_id, found.score, {}), neighbor, neighbor_of=show(chunk.chunk_id))
+
+
+def _hit(found: Fused, chunk: StoredChunk, neighbor_of: str | None = None) -> Hit:
+    """Return the hit; a neighbour has the score of the hit it stands beside, and no streams."""
+    return Hit(
+        document=chunk.document,
+        chunk=show(chunk.chunk_id),
+        lines=chunk.lines,
+        text=chunk.text,
+        score=found.score,
+        streams=tuple(STREAM_NAMES[leg] for leg in found.streams),
+        ranks={STREAM_NAMES[leg]: rank for leg, rank in found.ranks.items()},
+        title=chunk.title,
+        headings=chunk.headings,
+        metadata=chunk.metadata,
+        neighbor_of=neighbor_of,
+    )

@@ -1,0 +1,34 @@
+-- name: graph_entities
+-- The entities that the generation in the making sees, ascending.
+select entity_no, entity_id, name, left(description, 300) as description
+from entity where corpus_id = $1 and died is null order by entity_no;
+
+-- name: graph_edges
+-- All relations that it sees, as packed big-endian numbers (source, target, evidence): one value, quick to read.
+select coalesce(string_agg(int8send(source_no) || int8send(target_no) || int8send(evidence), ''), '')
+from relation where corpus_id = $1 and died is null;
+
+-- name: stored_paths
+-- Memberships as they were before this number was begun.
+select entity_no, path from membership where corpus_id = $1 and born < $2 and (died is null or died >= $2);
+
+-- name: stored_communities
+-- Communities as they were before this number was begun.
+select community_id, level, parent, size, name, summary from community
+where corpus_id = $1 and born < $2 and (died is null or died >= $2);
+
+-- name: reset_communities
+-- Forget what an earlier attempt wrote at this number.
+with a as (delete from membership where corpus_id = $1 and born = $2),
+     b as (update membership set died = null where corpus_id = $1 and died = $2),
+     c as (delete from community where corpus_id = $1 and born = $2)
+update community set died = null where corpus_id = $1 and died = $2;
+
+-- name: end_memberships
+-- End the live memberships of these entities.
+update membership set died = $2 where corpus_id = $1 and entity_no = any($3::bigint[]) and died is null;
+
+-- name: end_communities
+-- End the live versions of these communities.
+update community c set died = $2 from unnest($3::bigint[], $4::int[]) as e (community_id, level)
+where c.corpus_id = $1 and c.community_id = e.community_id and c.level = e.level and c.died is null;

@@ -1,0 +1,132 @@
+-- name: create_corpus
+-- Make a corpus where it is missing; a second call changes nothing.
+insert into corpus (tenant, name, settings) values ($1, $2, $3)
+on conflict (tenant, name) do nothing;
+
+-- name: get_corpus
+-- One corpus of a tenant by name.
+select corpus_id, name, settings, current_generation, created_at from corpus where tenant = $1 and name = $2;
+
+-- name: list_corpora
+-- All corpora of a tenant by name, with the counts of their current generations.
+select c.name, c.current_generation, c.created_at, g.manifest
+from corpus c
+left join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
+where c.tenant = $1
+order by c.name;
+
+-- name: set_settings
+-- Replace the settings; a run that is under way keeps those it started with.
+update corpus set settings = $3 where tenant = $1 and name = $2;
+
+-- name: delete_corpus
+-- Forget the corpus itself; runs, events, outcomes, sources, generations and collections go with it by cascade.
+delete from corpus where corpus_id = $1;
+
+-- name: delete_rows
+-- Forget every versioned and cached row of a corpus, and its pins.
+with a as (delete from document where corpus_id = $1),
+     b as (delete from chunk where corpus_id = $1),
+     c as (delete from mention where corpus_id = $1),
+     d as (delete from fact where corpus_id = $1),
+     e as (delete from entity where corpus_id = $1),
+     f as (delete from relation where corpus_id = $1),
+     g as (delete from membership where corpus_id = $1),
+     h as (delete from community where corpus_id = $1),
+     i as (delete from embedding_cache where corpus_id = $1),
+     j as (delete from extraction_cache where corpus_id = $1)
+delete from pin where corpus_id = $1;
+
+-- name: drop_collections
+-- Drop the physical dense tables of a corpus; the names come from the catalogue of collections, quoted by %I.
+select sapwood.drop_collections($1);
+
+-- name: get_sources
+-- The remembered sources of a corpus, in the order in which they were given.
+select kind, location, include, exclude from source where corpus_id = $1 order by ordinal;
+
+-- name: clear_sources
+-- Forget the sources, before the new list is written.
+delete from source where corpus_id = $1;
+
+-- name: add_source
+-- Remember a source.
+insert into source (corpus_id, ordinal, kind, location, include, exclude) values ($1, $2, $3, $4, $5, $6);
+
+-- name: known_documents
+-- What the current generation knows of its documents: enough to tell which of them changed.
+select d.document_id, d.content_hash, d.recipe, d.size, d.mtime_ns, d.locator, d.chunks
+from corpus c
+join document d on d.corpus_id = c.corpus_id
+    and d.born <= c.current_generation and (d.died is null or d.died > c.current_generation)
+where c.corpus_id = $1;
+
+-- name: known_some
+-- The same for a few documents.
+select d.document_id, d.content_hash, d.recipe, d.size, d.mtime_ns, d.locator, d.chunks
+from corpus c
+join document d on d.corpus_id = c.corpus_id
+    and d.born <= c.current_generation and (d.died is null or d.died > c.current_generation)
+where c.corpus_id = $1 and d.document_id = any($2::text[]);
+
+-- name: restat
+-- Note the new size and time of files whose content did not change, so that they are not read again next time.
+update document d
+set size = s.size, mtime_ns = s.mtime_ns, locator = s.locator
+from unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[]) as s (document_id, size, mtime_ns, locator)
+where d.corpus_id = $1 and d.document_id = s.document_id and d.died is null;
+
+-- name: add_outcomes
+-- Account for documents of a run; a document has one outcome.
+insert into outcome (run_id, document_id, outcome, reason, chunks)
+select $1, o.* from unnest($2::text[], $3::text[], $4::text[], $5::int[]) as o
+on conflict (run_id, document_id) do update
+set outcome = excluded.outcome, reason = excluded.reason, chunks = excluded.chunks;
+
+-- name: outcome_counts
+-- How many documents of a run ended how.
+select outcome, count(*)::int as documents, coalesce(sum(chunks), 0)::int as chunks
+from outcome where run_id = $1 group by outcome order by outcome;
+
+-- name: notable_outcomes
+-- The documents of a run that were not simply indexed or unchanged, by id.
+select document_id, outcome, reason from outcome
+where run_id = $1 and outcome not in ('indexed', 'unchanged')
+order by document_id collate "C" limit $2;
+
+-- name: set_result
+-- Keep what a unit found out beside its rows.
+update run set result = $2 where run_id = $1;
+
+-- name: batch_results
+-- What the batches of an index run found out.
+select result from run where root_id = $1 and run_id <> $1 and result is not null;
+
+-- name: run_result
+-- What a run found out.
+select result from run where run_id = $1;
+
+-- name: current_generation
+-- The generation that readers of a corpus see now.
+select current_generation from corpus where corpus_id = $1;
+
+-- name: touched
+-- Whether a generation in the making differs from the current one, or is the first. A document with rows has chunks.
+select c.current_generation is null
+    or exists (select from chunk where corpus_id = $1 and born = $2)
+    or exists (select from document where corpus_id = $1 and died = $2)
+from corpus c where c.corpus_id = $1;
+
+-- name: withdraw
+-- Give up a generation that would be the same as the current one.
+update generation set state = 'aborted' where corpus_id = $1 and number = $2 and state = 'building';
+
+-- name: live_chunks
+-- How many chunks the newest rows of a corpus hold, from its documents.
+select coalesce(sum(chunks), 0)::int from document where corpus_id = $1 and died is null;
+
+-- name: communities
+-- The communities of a generation, largest first.
+select community_id, level, size, name, summary from community
+where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+order by size desc, name collate "C", community_id limit $3;

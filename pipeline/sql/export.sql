@@ -1,0 +1,56 @@
+-- name: one_snapshot
+-- Everything that follows is read as of one moment; nothing that is reclaimed meanwhile is missed.
+set transaction isolation level repeatable read, read only;
+
+-- name: header
+-- The generation that is exported.
+select c.name, g.manifest from generation g join corpus c using (corpus_id)
+where g.corpus_id = $1 and g.number = $2 and g.state in ('current', 'superseded');
+
+-- name: documents
+-- Documents by id; not where they lie, nor when they were read.
+select document_id, encode(content_hash, 'hex') as content_hash, media_type, title, metadata, chars, chunks
+from document where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+order by document_id collate "C";
+
+-- name: chunks
+-- Chunks by document and place, with hashes of their terms and of their vectors as they are stored.
+select c.document_id, c.ordinal, c.chunk_id, c.text, c.char_start, c.char_end, c.first_line, c.last_line, c.headings,
+    encode(c.text_hash, 'hex') as text_hash, c.length, left(encode(sha256(c.terms), 'hex'), 16) as terms, v.hash as vector
+from chunk c left join vector_hashes($3, $2) v on v.chunk_id = c.chunk_id
+where c.corpus_id = $1 and c.born <= $2 and (c.died is null or c.died > $2)
+order by c.document_id collate "C", c.ordinal;
+
+-- name: mentions
+-- Mentions by chunk and all that they say.
+select chunk_id, char_start, char_end, entity_no, type, key, surface, origin, description
+from mention where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+order by chunk_id, char_start, char_end, entity_no, type collate "C", surface collate "C", origin collate "C",
+    description collate "C";
+
+-- name: facts
+-- Facts by chunk and all that they say.
+select chunk_id, char_start, char_end, source_no, target_no, type, confidence
+from fact where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+order by chunk_id, char_start, char_end, source_no, target_no, type collate "C", confidence;
+
+-- name: entities
+-- Entities by number.
+select entity_no, entity_id, type, key, name, description, mentions, chunks
+from entity where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by entity_no;
+
+-- name: relations
+-- Relations by ends and type.
+select source_no, target_no, type, weight, evidence
+from relation where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+order by source_no, target_no, type collate "C";
+
+-- name: memberships
+-- The path of each entity from the coarsest community to the finest.
+select entity_no, path from membership
+where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by entity_no;
+
+-- name: communities
+-- Communities by level and id.
+select community_id, level, parent, size, name, summary
+from community where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by level, community_id;

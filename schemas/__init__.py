@@ -1,0 +1,1 @@
+"""The wire and storage contract: data only, no I/O."""

@@ -1,0 +1,97 @@
+"""What is extracted from chunks (mentions, facts) and what is derived from it (entities, relations, communities)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.ids import CommunityId, EntityNo
+
+
+class MentionOrigin(StrEnum):
+    """Whether the name stands in the chunk's text or was carried into it from the document's title or a heading."""
+
+    TEXT = "text"
+    TITLE = "title"
+    HEADING = "heading"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity named in a chunk.
+
+    `start`/`end` are character offsets in the chunk's text with `text[start:end] == name`, or -1/-1 where the name was
+    carried in or could not be located. `type` is an open string, kept verbatim.
+    """
+
+    name: str
+    type: str
+    start: int = -1
+    end: int = -1
+    origin: MentionOrigin = MentionOrigin.TEXT
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A typed, directed relation stated in a chunk; `start`/`end` delimit its evidence in the chunk's text (-1/-1: all of it).
+
+    `confidence` is in (0, 1]. Subject and object are always mentions of the same chunk too.
+    """
+
+    subject: str
+    subject_type: str
+    type: str
+    object: str
+    object_type: str
+    confidence: float = 1.0
+    start: int = -1
+    end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """All that one extractor found in one chunk's text, in order of appearance, and what it cost (tokens; 0 offline)."""
+
+    mentions: tuple[Mention, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A resolved node of one generation. `mentions` and `chunks` count its evidence."""
+
+    entity_no: EntityNo
+    entity_id: str
+    type: str
+    key: str
+    name: str
+    description: str = ""
+    mentions: int = 0
+    chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A typed, directed edge; `weight` in (0, 1] is the best confidence, `evidence` the number of chunks that state it."""
+
+    source: EntityNo
+    target: EntityNo
+    type: str
+    weight: float
+    evidence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """A Leiden cluster. `level` 0 is the coarsest; `members` are in ascending order."""
+
+    community_id: CommunityId
+    level: int
+    parent: CommunityId | None
+    members: tuple[EntityNo, ...]
+    name: str = ""
+    summary: str = ""

@@ -1,0 +1,99 @@
+"""Identifiers that follow from content, so that the same input gives the same id on every machine and in every run.
+
+Chunks, entities and communities are numbered with the first 63 bits of a SHA-256: small enough for a `bigint` column and
+an `int64` array, wide enough that two of ten million chunks of a corpus share one with a probability below 1e-5 (and then
+the primary key refuses the second; nothing is mixed). On the wire a number is 16 hex digits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from typing import NewType
+
+CorpusId = NewType("CorpusId", int)
+RunId = NewType("RunId", str)
+ChunkId = NewType("ChunkId", int)
+EntityNo = NewType("EntityNo", int)
+CommunityId = NewType("CommunityId", int)
+
+_MASK = (1 << 63) - 1
+_ARTICLES = frozenset({"the", "a", "an"})
+
+
+def number_of(*parts: str) -> int:
+    """Return the first 63 bits of the SHA-256 of the parts, each framed by its length so that no two lists collide."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return int.from_bytes(digest.digest()[:8], "big") & _MASK
+
+
+def show(number: int) -> str:
+    """Return the wire form of a 63-bit id: 16 lower-case hex digits."""
+    return f"{number:016x}"
+
+
+def parse_id(text: str) -> int:
+    """Return the number behind a wire id.
+
+    Raises:
+        ValueError: not 16 hex digits.
+    """
+    if len(text) != 16:
+        raise ValueError(f"an id has 16 hex digits, not {text!r}")
+    return int(text, 16) & _MASK
+
+
+def chunk_id(document_id: str, text: str, occurrence: int) -> ChunkId:
+    """Return the id of the `occurrence`-th chunk (from 0) of a document with exactly this text.
+
+    Position is no part of it, so a chunk keeps its id when another part of the document is edited.
+    """
+    return ChunkId(number_of("chunk", document_id, text, str(occurrence)))
+
+
+def text_hash(text: str) -> bytes:
+    """Return the 16-byte key under which paid work on a text (embedding, extraction) is cached."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def identity_key(name: str) -> str:
+    """Return the key under which two spellings are the same name; empty means "not a node".
+
+    NFKC, lower case, everything but letters (L*) and decimal digits (Nd) becomes a space, spaces collapse, and one leading
+    English article goes if another word follows. `C++` and `C#` both become `c`: inherent in the rule.
+    """
+    folded = unicodedata.normalize("NFKC", name).lower()
+    if not folded.isascii():
+        folded = "".join(c if unicodedata.category(c)[0] == "L" or unicodedata.category(c) == "Nd" else " " for c in folded)
+    else:
+        folded = "".join(c if c.isalnum() else " " for c in folded)
+    words = folded.split()
+    if len(words) > 1 and words[0] in _ARTICLES:
+        words = words[1:]
+    return " ".join(words)
+
+
+def normalised_type(entity_type: str) -> str:
+    """Return the comparison form of an entity type; the type itself is always shown verbatim."""
+    return " ".join(unicodedata.normalize("NFKC", entity_type).lower().split())
+
+
+def entity_id(entity_type: str, key: str) -> str:
+    """Return the public id of the entity with this identity key within this type, e.g. `person:c1e4a519e393b70fa2c79cab`."""
+    kind = normalised_type(entity_type)
+    digest = hashlib.sha256(f"{kind}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{kind}:{digest[:24]}"
+
+
+def entity_no(public_id: str) -> EntityNo:
+    """Return the 63-bit number of a public entity id (the first 16 of its hex digits)."""
+    return EntityNo(int(public_id.rsplit(":", 1)[1][:16], 16) & _MASK)
+
+
+def graph_join_id(graph_id: str, chunk: int) -> str:
+    """Return the value that joins a chunk of one generation to its graph; checked on both sides."""
+    return f"{graph_id}:{show(chunk)}"

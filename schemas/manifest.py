@@ -1,0 +1,77 @@
+"""The immutable record of a generation."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from schemas.query import Wire
+
+
+class StoreCheck(Wire):
+    """What one store holds for a generation: how many rows, and the order-independent checksum of their ids (hex)."""
+
+    rows: int
+    checksum: str
+
+
+class SparseOverride(Wire):
+    """Who let a sparse generation pass the gate, and why; only `zero_entities` and `zero_semantic_relationships` can be."""
+
+    actor: str = Field(min_length=1)
+    reason: str
+    codes: tuple[str, ...]
+    created_at: str
+
+
+class OverrideRequest(Wire):
+    """A person's word that a sparse generation is right: who says so, and why, in 20 visible characters or more."""
+
+    actor: str
+    reason: str
+
+    @field_validator("actor")
+    @classmethod
+    def _somebody(cls, actor: str) -> str:
+        if not actor.strip():
+            raise ValueError("actor must not be blank")
+        return actor
+
+    @field_validator("reason")
+    @classmethod
+    def _a_reason(cls, reason: str) -> str:
+        if sum(c.isprintable() and not c.isspace() for c in reason) < 20:
+            raise ValueError("reason must have at least 20 visible characters")
+        return reason
+
+
+class Manifest(Wire):
+    """All that a reader needs to read one generation and nothing else.
+
+    `collection` is the physical dense collection, `graph_id` the graph of this generation; both are resolved here, once.
+    `stores` is keyed by `documents`, `chunks`, `dense`, `mentions`, `facts`, `entities`, `relations`, `memberships`.
+    `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints.
+    """
+
+    corpus: str
+    generation: int
+    run_id: str
+    collection: str
+    dimension: int
+    graph_id: str
+    policy: str
+    embedding: str
+    extraction: str
+    analyzer: str
+    stores: dict[str, StoreCheck]
+    outcomes: dict[str, int]
+    communities: int
+    levels: int
+    modularity: float
+    selected_chunks: int = 0
+    failed_chunks: int = 0
+    truncated_chunks: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    override: SparseOverride | None = None
+    rolled_back_from: int | None = None
+    promoted_at: str

@@ -1,0 +1,56 @@
+"""What index and batch runs carry in their rows: all that a worker needs which did not make the run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import Field
+
+from schemas.documents import Item, Source
+from schemas.query import QueryRequest, Wire
+from schemas.settings import CorpusSettings
+
+
+class IndexPayload(Wire):
+    """An index run: the sources to mirror (None: the remembered ones) and the settings of the corpus when it was asked for.
+
+    `actor` and `reason` let a sparse generation pass the gate; both or neither.
+    """
+
+    corpus: str
+    sources: tuple[Source, ...] | None = None
+    settings: CorpusSettings = CorpusSettings()
+    actor: str = ""
+    reason: str = ""
+
+
+class BatchPayload(Wire):
+    """Some documents of an index run, to be written under `generation` into `collection`."""
+
+    corpus: str
+    generation: int
+    collection: str
+    settings: CorpusSettings
+    items: tuple[Item, ...] = Field(max_length=1000)
+
+
+class QueryPayload(Wire):
+    """A queued question."""
+
+    tenant: str
+    corpus: str
+    request: QueryRequest
+
+
+def batch_payload(
+    corpus: str, generation: int, collection: str, settings: dict[str, Any], items: tuple[Item, ...]
+) -> dict[str, Any]:
+    """Return the JSON of a BatchPayload; validating what was just made would only cost time."""
+    return {
+        "corpus": corpus,
+        "generation": generation,
+        "collection": collection,
+        "settings": settings,
+        "items": [asdict(item) for item in items],
+    }

@@ -1,0 +1,128 @@
+"""The settings of a corpus: stored with it, validated at the edge, every bound in the field."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Settings(BaseModel):
+    """Immutable; an unknown key is an error that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ChunkSettings(Settings):
+    """How documents are cut. Sizes are in characters; a document of at most `max_chars` stays whole."""
+
+    max_chars: int = Field(1200, ge=50, le=20_000)
+    overlap: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.overlap >= self.max_chars:
+            raise ValueError(f"chunk.overlap ({self.overlap}) must be smaller than chunk.max_chars ({self.max_chars})")
+        return self
+
+
+class EmbeddingSettings(Settings):
+    """Which provider turns texts into vectors: `hash`, `wordllama`, `openai`, or the name of an installed entry point."""
+
+    provider: str = "hash"
+    model: str = ""
+    dimension: int | None = Field(None, ge=1, le=16_384)
+
+
+class ExtractionSettings(Settings):
+    """Which extractor reads the chunks (`offline`, `openai`, `spacy`, `none`), and the rules its candidates must pass."""
+
+    provider: str = "offline"
+    model: str = ""
+    entity_types: tuple[str, ...] = ()
+    relation_types: tuple[str, ...] = ()
+    min_confidence: Unit = 0.6
+    require_evidence: bool = True
+    max_entities: int = Field(200, gt=0)
+    max_relations: int = Field(200, gt=0)
+    max_response_chars: int = Field(1_000_000, gt=0)
+    include_inferred: bool = False
+    include_opinions: bool = False
+
+
+class GraphSearchSettings(Settings):
+    """The graph leg; names, defaults and bounds as specified."""
+
+    enabled: bool = True
+    ranking: Literal["walk", "ppr"] = "ppr"
+    max_hops: int = Field(2, ge=1, le=5)
+    top_k: int = Field(30, ge=5, le=100)
+    chunk_neighbor_window: int = Field(1, ge=0, le=10)
+    include_communities: bool = True
+    max_related_entities_per_seed: int = Field(50, ge=1, le=1000)
+    damping: float = Field(0.85, gt=0.0, lt=1.0)
+    iterations: int = Field(20, ge=1, le=200)
+
+
+class GraphIndexingSettings(Settings):
+    """What graph is built.
+
+    `sparse` says whether a graph without entities or relations may be promoted although every chunk was read: `auto`
+    allows it to the offline extractors and refuses it to a paid model.
+    """
+
+    enabled: bool = True
+    semantic_kg_max_chunks: int = Field(100_000, ge=1)
+    title_entities: bool = True
+    max_cluster_size: int = Field(50, ge=2)
+    summaries: Literal["offline", "openai"] = "offline"
+    sparse: Literal["auto", "allow", "refuse"] = "auto"
+
+
+class KeywordSettings(Settings):
+    """Exact BM25 (Robertson and Zaragoza 2009; the idf of Lucene)."""
+
+    k1: float = Field(1.2, ge=0.0, le=10.0)
+    b: float = Field(0.4, ge=0.0, le=1.0)
+
+
+class FusionSettings(Settings):
+    """Reciprocal rank fusion; the weights are all 1 unless a corpus says otherwise."""
+
+    rrf_k: int = Field(60, ge=1, le=200)
+    dense_weight: float = Field(1.0, ge=0.0)
+    keyword_weight: float = Field(1.0, ge=0.0)
+    graph_weight: float = Field(1.0, ge=0.0)
+
+
+class RetentionSettings(Settings):
+    """How many generations stay readable (the current one included), and how many days runs and their events stay."""
+
+    generations: int = Field(2, ge=1, le=1000)
+    event_days: float = Field(7.0, gt=0.0)
+
+
+class CorpusSettings(Settings):
+    """All that decides what a generation of a corpus contains and how it is searched."""
+
+    chunk: ChunkSettings = ChunkSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
+    graph_search: GraphSearchSettings = GraphSearchSettings()
+    graph_indexing: GraphIndexingSettings = GraphIndexingSettings()
+    keyword: KeywordSettings = KeywordSettings()
+    fusion: FusionSettings = FusionSettings()
+    retention: RetentionSettings = RetentionSettings()
+
+
+def recipe(settings: CorpusSettings, *fingerprints: str) -> bytes:
+    """Return the 16-byte hash of all that decides what rows a document becomes; a document is reindexed when it changes.
+
+    `fingerprints` name the code and models that read it (parser, analyzer, embedding, extractor).
+    """
+    parts = [settings.chunk.model_dump(), settings.extraction.model_dump(), settings.graph_indexing.model_dump()]
+    return hashlib.sha256(orjson.dumps([parts, fingerprints], option=orjson.OPT_SORT_KEYS)).digest()[:16]

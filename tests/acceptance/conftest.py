@@ -1,0 +1,28 @@
+"""One home for the acceptance tests, and a copy of the handbook for each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli_driver import HANDBOOK, Cli, own_home
+
+
+@pytest.fixture(scope="session")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command with one home for all; every test uses a corpus name of its own."""
+    with own_home(tmp_path_factory.mktemp("home")) as command:
+        yield command
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the handbook with one ignored draft in it."""
+    copy = tmp_path / "handbook"
+    shutil.copytree(HANDBOOK, copy)
+    (copy / "drafts").mkdir(exist_ok=True)
+    (copy / "drafts" / "unfinished.md").write_text("# Unfinished\n\nThe Zeppelin Hangar is located in Redcliffe.\n")
+    return copy

@@ -1,0 +1,92 @@
+"""Real servers for all tests: one embedded PostgreSQL and Valkey per session, a fresh database per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+from redis.asyncio import Redis
+
+from worker import embedded
+from worker.embedded import Endpoints
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = "sapwood_template"
+UNSAFE_BUT_FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "shared_buffers": "128MB"}
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def blockbuster() -> Iterator[BlockBuster]:
+    """Make a blocking call on the event loop an error."""
+    with blockbuster_ctx() as detector:
+        # asyncpg looks for ~/.pgpass and ~/.postgresql/* each time it connects.
+        for function in detector.functions.values():
+            function.can_block_in("asyncpg/connect_utils.py", {"_parse_connect_dsn_and_args"})
+        yield detector
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
+    """Start both servers once, without the durability that a test's data does not need, and stop them at the end."""
+    home = tmp_path_factory.mktemp("home")
+    try:
+        yield embedded.up(home, UNSAFE_BUT_FAST)
+    finally:
+        embedded.down(home)
+
+
+@pytest.fixture(scope="session")
+async def template(servers: Endpoints) -> str:
+    """Return the name of a database with every migration applied and nobody connected, to be copied per test."""
+    from pipeline.adapters.postgres_migrations import migrate
+
+    await _execute(servers.database_url, f"create database {TEMPLATE}")
+    await migrate(_sibling(servers.database_url, TEMPLATE))
+    return TEMPLATE
+
+
+@pytest.fixture
+async def database(servers: Endpoints, template: str) -> AsyncIterator[str]:
+    """Return the URL of a migrated database that is this test's alone."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    await _execute(servers.database_url, f"create database {name} template {template}")
+    yield _sibling(servers.database_url, name)
+    await _execute(servers.database_url, f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+async def redis_url(servers: Endpoints) -> str:
+    """Return the URL of an empty logical database; a test's neighbours have another one."""
+    url = servers.redis_url.replace("db=0", f"db={next(_numbers) % 15 + 1}")
+    async with Redis.from_url(url) as client:
+        await client.flushdb()
+    return url
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the folder of the evaluation data, which is not part of the project."""
+    folder = Path(os.environ.get("SAPWOOD_SHARED") or ROOT.parent / "shared") / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the evaluation data is not at {folder}; set SAPWOOD_SHARED to the folder that holds `data`")
+    return folder
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _sibling(url: str, name: str) -> str:
+    """Return the URL of another database of the same server."""
+    return url.replace("@/sapwood?", f"@/{name}?")

@@ -1,0 +1,79 @@
+"""The doctor: each finding names its cure, and no finding holds a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from worker import doctor
+from worker.doctor import Check
+from worker.embedded import Endpoints
+from worker.settings import load
+
+SECRET = "correct-horse-battery"
+
+
+async def diagnose(home: Path, database: str, redis: str) -> dict[str, Check]:
+    settings = load({"SAPWOOD_HOME": str(home), "SAPWOOD_DATABASE_URL": database, "SAPWOOD_REDIS_URL": redis})
+    return {check.name: check for check in await doctor.diagnose(settings)}
+
+
+async def test_a_healthy_installation_has_nothing_to_mend(tmp_path: Path, database: str, redis_url: str) -> None:
+    found = await diagnose(tmp_path, database, redis_url)
+    assert [check for check in found.values() if not check.ok] == []
+    assert found["database"].detail == "PostgreSQL 18"
+    assert list(found)[:3] == ["python", "extras", "environment"]
+
+
+async def test_a_database_without_migrations_is_told_to_migrate(
+    tmp_path: Path, servers: Endpoints, redis_url: str
+) -> None:
+    found = await diagnose(tmp_path, servers.database_url, redis_url)
+    assert not found["migrations"].ok
+    assert "sapwood migrate" in found["migrations"].cure
+
+
+async def test_a_database_from_the_future_asks_for_an_update(tmp_path: Path, database: str, redis_url: str) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute("insert into sapwood.schema_migration (version, checksum) values (9999, '')")
+    await connection.close()
+    found = await diagnose(tmp_path, database, redis_url)
+    assert not found["migrations"].ok
+    assert "Update sapwood" in found["migrations"].cure
+
+
+async def test_servers_that_do_not_answer_are_named_by_setting_and_their_passwords_stay_hidden(tmp_path: Path) -> None:
+    found = await diagnose(tmp_path, f"postgresql://me:{SECRET}@127.0.0.1:1/x", f"redis://:{SECRET}@127.0.0.1:1")
+    assert not found["database"].ok
+    assert not found["redis"].ok
+    assert "SAPWOOD_DATABASE_URL" in found["database"].cure
+    assert "SAPWOOD_REDIS_URL" in found["redis"].cure
+    assert SECRET not in repr(found)
+
+
+async def test_a_cache_that_may_evict_is_found(tmp_path: Path, database: str, redis_url: str) -> None:
+    async with Redis.from_url(redis_url) as client:
+        await client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            found = await diagnose(tmp_path, database, redis_url)
+        finally:
+            await client.config_set("maxmemory-policy", "noeviction")
+    assert not found["eviction"].ok
+    assert "noeviction" in found["eviction"].cure
+
+
+async def test_a_home_that_cannot_be_used_is_one_finding_and_the_rest_is_still_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = {check.name: check for check in await doctor.diagnose(load({"SAPWOOD_HOME": str(tmp_path / "file")}))}
+    assert not found["embedded"].ok
+    assert "SAPWOOD_HOME" in found["embedded"].detail
+    assert found["python"].ok
+
+
+async def test_a_misspelt_variable_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPWOOD_LEASE_SECOND", "3")
+    found = await diagnose(tmp_path, "postgresql://127.0.0.1:1/x", "redis://127.0.0.1:1")
+    assert "SAPWOOD_LEASE_SECONDS" in found["environment"].cure

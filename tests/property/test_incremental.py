@@ -1,0 +1,73 @@
+"""After any history of edits a corpus exports the bytes of a fresh one with the same documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.adapters.postgres_pool import Pool, open_pool
+from pipeline.deadline import Deadline
+from pipeline.testing.rows import Triple, document
+from tests.generation_builder import Builder
+
+Passages = tuple[tuple[Triple, ...], ...]
+State = dict[str, Passages]
+
+# Spellings of few entities, so that edits of one document change what others derive.
+ENDS = st.sampled_from(["A", "a", "The A", "b", "B", "c", "d", "e", "f", "person:a", "Person:A", "!"])
+TRIPLE = st.tuples(ENDS, st.sampled_from(["", "R", "r", "S"]), ENDS)
+PASSAGES = st.lists(st.lists(TRIPLE, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple)
+STATE = st.dictionaries(st.sampled_from("xyzé"), PASSAGES, max_size=4)
+
+_names = count()
+
+
+@pytest.fixture
+async def pool(database: str) -> AsyncIterator[Pool]:
+    async with open_pool(database) as opened:
+        yield opened
+
+
+async def step(corpus: Builder, old: State, new: State, stop: str) -> None:
+    """Bring the corpus from one state to the next; `stop` first undoes a build of it, or rolls back afterwards."""
+    written = [document(name, *passages) for name, passages in new.items() if old.get(name) != passages]
+    removed = old.keys() - new.keys()
+    if stop == "abort":
+        number, collection = await corpus.begin("lost")
+        await corpus.write(number, collection, written, removed)
+        await corpus.assemble(number)
+        await corpus.collector.abort(corpus.corpus, number, Deadline.after(10))
+    before = [g.number for g in await corpus.generations.list(corpus.corpus, Deadline.after(5)) if g.state == "current"]
+    made = await corpus.build(*written, removed=removed)
+    if stop == "rollback" and before:
+        await corpus.rollback(before[0], "back")
+        made = await corpus.rollback(made.generation, "forth")
+    if stop == "collect":
+        await corpus.collector.collect(corpus.corpus, 1, Deadline.after(10))
+    assert await corpus.verify(made.generation) == made.stores
+
+
+STOPS = st.sampled_from(["", "abort", "rollback", "collect"])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(STATE, STOPS), min_size=1, max_size=4))
+@example(
+    [({"x": ((("A", "R", "b"),),)}, ""), ({"x": ((("a", "R", "b"), ("a", "", "c")),)}, "rollback"), ({}, "collect")]
+)
+async def test_the_export_depends_on_the_documents_alone(pool: Pool, states: list[tuple[State, str]]) -> None:
+    corpus = await Builder.new(pool, f"edited-{next(_names)}")
+    old: State = {}
+    for new, stop in states:
+        await step(corpus, old, new, stop)
+        old = new
+    fresh = await Builder.new(pool, f"fresh-{next(_names)}")
+    await fresh.build(
+        *(document(name, *passages, place="/elsewhere") for name, passages in sorted(old.items(), reverse=True))
+    )
+    current = (await corpus.generations.list(corpus.corpus, Deadline.after(5)))[0].number
+    assert await corpus.body(current) == await fresh.body(1)

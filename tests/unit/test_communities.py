@@ -1,0 +1,190 @@
+"""Communities: every graph ends, every entity has a place, and the order of rows does not matter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.deadline import Deadline
+from pipeline.errors import ModelError, SapwoodError
+from pipeline.ingest.communities import Graph, Ints, Partition, described, detect, recall
+from pipeline.ingest.summaries import Topic, summarised
+
+Edge = tuple[int, int, int]
+
+
+def array(edges: Iterable[Edge]) -> Ints:
+    return np.array(list(edges), dtype=np.int64).reshape(-1, 3)
+
+
+def found(nodes: Iterable[int], edges: Iterable[Edge], limit: int = 50) -> Partition:
+    return detect(np.array(list(nodes), dtype=np.int64), array(edges), limit)
+
+
+def groups(partition: Partition) -> set[frozenset[int]]:
+    return {frozenset(c.members) for c in partition.communities}
+
+
+PAIR = [(1, 2, 1), (1, 2, 1)]
+STAR = [(0, leaf, 2) for leaf in range(1, 15)]
+TRIANGLE = [(1, 2, 1), (2, 3, 1), (3, 1, 1)]
+
+
+@pytest.mark.parametrize("weight", [1, 2])
+@pytest.mark.parametrize("edges", [PAIR, STAR, TRIANGLE, [(0, leaf, 1) for leaf in range(1, 1001)]])
+def test_small_symmetric_graphs_end_as_one_community(edges: list[Edge], weight: int) -> None:
+    """The pair and the star whose ends swap labels for ever under label propagation."""
+    nodes = {end for edge in edges for end in edge[:2]}
+    for limit in (2, 5000):
+        partition = found(nodes, [(s, t, w * weight) for s, t, w in edges], limit)
+        assert frozenset(nodes) in groups(partition)
+        assert all(path for path in partition.paths)
+
+
+def test_a_clique_above_the_limit_that_does_not_fall_apart_stays_whole() -> None:
+    clique = [(a, b, 1) for a, b in itertools.combinations(range(30), 2)]
+    assert groups(found(range(30), clique, 5)) == {frozenset(range(30))}
+
+
+def test_isolated_entities_are_communities_of_their_own() -> None:
+    partition = found([1, 2, 3, 9], TRIANGLE)
+    assert groups(partition) == {frozenset({1, 2, 3}), frozenset({9})}
+    assert len(partition.paths) == 4
+    assert all(len(path) == 1 for path in partition.paths)
+
+
+def test_no_entities_are_no_error() -> None:
+    partition = found([], [])
+    assert (partition.communities, partition.levels, partition.modularity) == ([], 0, 0.0)
+
+
+def test_loops_and_edges_to_strangers_are_left_out() -> None:
+    assert groups(found([1, 2], [(1, 1, 5), (1, 7, 5), (1, 2, 1)])) == {frozenset({1, 2})}
+
+
+def caves(count: int, size: int) -> list[Edge]:
+    """Return cliques in a ring, joined by single edges, and pairs of cliques joined twice as much."""
+    edges = [(c * size + a, c * size + b, 4) for c in range(count) for a, b in itertools.combinations(range(size), 2)]
+    return edges + [(c * size, (c * size + size + 1) % (count * size), 1 + c % 2 * 8) for c in range(count)]
+
+
+def test_large_clusters_are_split_level_by_level() -> None:
+    partition = found(range(400), caves(80, 5), 5)
+    assert partition.levels > 1
+    by_id = {c.community_id: c for c in partition.communities}
+    for node, path in enumerate(partition.paths):
+        chain = [by_id[community] for community in path]  # type: ignore[index]
+        assert [c.level for c in chain] == list(range(len(chain)))
+        assert [c.parent for c in chain[1:]] == [c.community_id for c in chain[:-1]]
+        assert all(set(inner.members) < set(outer.members) for outer, inner in itertools.pairwise(chain))
+        assert node in chain[-1].members
+
+
+GRAPHS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14), st.integers(1, 3)), max_size=50)
+
+
+@given(GRAPHS, st.randoms(use_true_random=False), st.integers(2, 6))
+def test_the_order_and_direction_of_rows_do_not_matter(edges: list[Edge], random: object, limit: int) -> None:
+    nodes = list(range(15))
+    first = found(nodes, edges, limit)
+    shuffled = [(t, s, w) if s % 2 else (s, t, w) for s, t, w in edges]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(nodes)  # type: ignore[attr-defined]
+    second = found(nodes, shuffled, limit)
+    assert (first.paths, first.communities) == (second.paths, second.communities)
+    assert sorted(itertools.chain(*(c.members for c in first.communities if c.level == 0))) == list(range(15))
+
+
+def test_an_unchanged_community_keeps_its_id_when_another_changes() -> None:
+    before = found(range(6), [*TRIANGLE, (4, 5, 1)])
+    after = found(range(7), [*TRIANGLE, (4, 5, 1), (5, 6, 1)])
+    same = {c.community_id for c in before.communities} & {c.community_id for c in after.communities}
+    assert len(same) == 2  # the triangle and the lone 0
+
+
+@given(GRAPHS, st.sets(st.integers(0, 20)))
+def test_unchanged_edges_need_no_second_detection(edges: list[Edge], nodes: set[int]) -> None:
+    """Entities without edges come and go; what is recalled is what a detection would find."""
+    ends = {end for edge in edges for end in edge[:2]}
+    old = found(ends | {30, 31}, edges, 4)
+    stored = dict(zip(old.entities.tolist(), old.paths, strict=True))
+    new = found(ends | nodes, edges, 4)
+    recalled = recall(np.array(sorted(ends | nodes), dtype=np.int64), stored, 4)
+    if recalled is not None:
+        assert (recalled.paths, recalled.communities) == (new.paths, new.communities)
+    else:
+        assert any(len(c.members) > 4 for c in new.communities)
+
+
+def test_another_size_limit_is_noticed() -> None:
+    old = found(range(400), caves(80, 5), 5)
+    stored = dict(zip(old.entities.tolist(), old.paths, strict=True))
+    assert recall(old.entities, stored, 5) is not None
+    assert recall(old.entities, stored, 200) is None
+    assert recall(old.entities, stored, 3) is None
+
+
+def graph(names: Sequence[str], edges: Iterable[Edge]) -> Graph:
+    nodes = np.arange(len(names), dtype=np.int64)
+    return Graph(nodes, [f"thing:{i:02}" for i in nodes], names, [f"about {i}" for i in nodes], array(edges))
+
+
+def test_a_community_is_named_by_its_best_connected_member() -> None:
+    hub = graph(["v", "u", "", "z", "w", "x", "y"], [(3, leaf, 1) for leaf in (0, 1, 2, 4, 5, 6)])
+    partition = detect(hub.entities, hub.edges, 50)
+    (community,) = described(partition, hub)
+    assert community.name == "z"
+    assert community.summary == "7 related entities around z: z, thing:02, u, v, w, +2 more"
+
+
+class Scripted:
+    """A summariser that answers from a list and remembers what it was asked."""
+
+    def __init__(self, *answers: str | SapwoodError) -> None:
+        self.answers = list(answers)
+        self.asked: list[Topic] = []
+
+    async def summarise(self, topics: Sequence[Topic], deadline: Deadline) -> list[str | SapwoodError]:
+        self.asked += topics
+        return [self.answers.pop(0) for _ in topics]
+
+
+async def test_a_model_is_asked_once_about_a_community() -> None:
+    pairs = graph(["A", "B", "C", "D", "E"], [(0, 1, 1), (2, 3, 1)])
+    partition = detect(pairs.entities, pairs.edges, 50)
+    offline = described(partition, pairs)
+    model = Scripted("On A and B.", ModelError("no answer"))
+    first, failed = await summarised(partition, pairs, offline, {}, model, Deadline.never())
+    assert failed == 1
+    assert len(model.asked) == 2
+    assert all(topic.size == 2 and topic.members[0].endswith(("about 0", "about 2")) for topic in model.asked)
+    model = Scripted("On the others.")
+    stored: dict[int, str] = {c.community_id: c.summary for c in first}
+    second, failed = await summarised(partition, pairs, offline, stored, model, Deadline.never())
+    assert failed == 0
+    summaries = {c.summary for c in second}
+    assert summaries == {"On A and B.", "On the others.", "1 related entities around E: E"}
+
+
+async def test_detection_leaves_the_event_loop_free() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await anyio.sleep(0.01)
+            ticks += 1
+
+    edges = array((a, (a * 7919 + b) % 20_000, 1) for a in range(20_000) for b in range(5))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        await anyio.to_thread.run_sync(detect, np.arange(20_000), edges, 50)
+        tasks.cancel_scope.cancel()
+    assert ticks > 1

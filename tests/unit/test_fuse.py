@@ -1,0 +1,58 @@
+"""Reciprocal rank fusion; the numbers in the names are those of the specification's cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.retrieval.fuse import Fused, dedup, fuse
+from schemas.query import Leg
+
+Stream = list[tuple[int, float]]
+
+
+def scores(streams: dict[Leg, Stream], weights: dict[Leg, float] | None = None) -> dict[int, float]:
+    return {hit.chunk_id: hit.score for hit in fuse(streams, 60, weights or {})}
+
+
+def test_g30_first_in_both_non_empty_streams_scores_one() -> None:
+    found = scores({Leg.KEYWORD: [(7, 3.0)], Leg.DENSE: [(7, 0.5)], Leg.GRAPH: []})
+    assert found == {7: pytest.approx(1.0)}
+
+
+def test_g31_first_in_one_of_three_streams_scores_a_third() -> None:
+    found = scores({Leg.KEYWORD: [(1, 3.0)], Leg.DENSE: [(2, 0.5)], Leg.GRAPH: [(3, 0.5)]})
+    assert found == {1: pytest.approx(1 / 3), 2: pytest.approx(1 / 3), 3: pytest.approx(1 / 3)}
+
+
+def test_g32_a_min_score_of_a_half_drops_g31() -> None:
+    streams: dict[Leg, Stream] = {Leg.KEYWORD: [(1, 3.0)], Leg.DENSE: [(2, 0.5)], Leg.GRAPH: [(3, 0.5)]}
+    assert fuse(streams, 60, {}, min_score=0.5) == []
+
+
+def test_g33_a_hit_lists_exactly_its_streams_and_ranks() -> None:
+    streams: dict[Leg, Stream] = {Leg.GRAPH: [(9, 1.0), (7, 1.0)], Leg.DENSE: [(8, 1.0)], Leg.KEYWORD: [(7, 3.0)]}
+    hit = next(hit for hit in fuse(streams, 60, {}) if hit.chunk_id == 7)
+    assert hit.streams == (Leg.KEYWORD, Leg.GRAPH)
+    assert dict(hit.ranks) == {Leg.KEYWORD: 1, Leg.GRAPH: 2}
+
+
+def test_ties_go_by_the_first_stream_and_then_by_chunk_id() -> None:
+    streams: dict[Leg, Stream] = {Leg.GRAPH: [(1, 1.0)], Leg.DENSE: [(3, 1.0)], Leg.KEYWORD: [(5, 1.0)]}
+    assert [hit.chunk_id for hit in fuse(streams, 60, {})] == [5, 3, 1]
+    assert [hit.chunk_id for hit in fuse({Leg.GRAPH: [(2, 1.0), (1, 1.0), (2, 1.0)]}, 60, {})] == [2, 1]
+
+
+def test_weights_scale_and_a_stream_without_weight_does_not_count() -> None:
+    streams: dict[Leg, Stream] = {Leg.KEYWORD: [(1, 1.0)], Leg.GRAPH: [(2, 1.0)], Leg.DENSE: [(3, 1.0)]}
+    found = scores(streams, {Leg.KEYWORD: 0.5, Leg.GRAPH: 1.5, Leg.DENSE: 0.0})
+    assert found == {1: pytest.approx(0.25), 2: pytest.approx(0.75)}
+
+
+def test_no_streams_no_hits_and_a_limit_cuts() -> None:
+    assert fuse({}, 60, {}) == []
+    assert [hit.chunk_id for hit in fuse({Leg.DENSE: [(4, 1.0), (3, 1.0)]}, 60, {}, limit=1)] == [4]
+
+
+def test_dedup_keeps_the_first_of_equal_texts_and_all_without_a_hash() -> None:
+    hits = [Fused(chunk, 1.0 / chunk, {Leg.DENSE: chunk}) for chunk in (1, 2, 3, 4, 5)]
+    assert [hit.chunk_id for hit in dedup(hits, {1: b"a", 2: b"b", 3: b"a"})] == [1, 2, 4, 5]

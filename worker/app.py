@@ -1,0 +1,267 @@
+"""Sapwood as a library: everything a command or a gateway does, one method each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from watchfiles import awatch
+
+from pipeline.deadline import Deadline
+from pipeline.errors import InvalidRequest, NotFound
+from pipeline.events import subscribe, subscribe_corpus
+from pipeline.ingest.sources import make_source
+from schemas.corpora import Corpus, CorpusSummary
+from schemas.documents import DocumentOutcome, Source
+from schemas.events import Event
+from schemas.ids import CorpusId, RunId
+from schemas.payloads import IndexPayload, QueryPayload
+from schemas.query import QueryRequest, QueryResult
+from schemas.runs import RunInfo, RunKind, RunState
+from schemas.settings import CorpusSettings
+from worker.compose import Services, open_services
+from worker.maintenance import keep_pins, look_after
+from worker.process import lanes, run_inline
+from worker.settings import WorkerSettings, load
+
+CALL = 30.0
+"""Seconds for a small read or write of the application itself."""
+
+LONG = 3600.0
+EVENT_PAGE = 1000
+
+
+class Sapwood:
+    """An open application, for one tenant. Made by `open_sapwood`; usable from one event loop."""
+
+    def __init__(self, services: Services, tenant: str) -> None:
+        self.services = services
+        self.tenant = tenant
+
+    async def corpora(self) -> list[CorpusSummary]:
+        """Return all corpora by name."""
+        return await self.services.corpora.listing(self.tenant, _soon())
+
+    async def corpus(self, name: str) -> Corpus:
+        """Return a corpus. Raises NotFound."""
+        return await self.services.corpora.get(self.tenant, name, _soon())
+
+    async def create_corpus(self, name: str, settings: CorpusSettings | None = None) -> Corpus:
+        """Return the corpus, made if missing; settings given for one that exists replace its own."""
+        return await self.services.corpora.create(self.tenant, name, settings, _soon())
+
+    async def settings_of(self, name: str) -> CorpusSettings:
+        """Return the settings of a corpus, or the defaults where there is none of this name."""
+        try:
+            return (await self.corpus(name)).settings
+        except NotFound:
+            return CorpusSettings()
+
+    async def delete_corpus(self, name: str) -> None:
+        """Delete a corpus with everything that came from it; refused while a run of it is under way."""
+        corpus = await self.corpus(name)
+        self.services.snapshots.forget(corpus.corpus_id)
+        await self.services.corpora.delete(self.tenant, name, Deadline.after(LONG))
+
+    async def sources(self, name: str) -> list[Source]:
+        """Return the sources that a corpus mirrors."""
+        return await self.services.corpora.sources((await self.corpus(name)).corpus_id, _soon())
+
+    async def index(
+        self,
+        corpus: str,
+        sources: Sequence[str | Source] = (),
+        *,
+        settings: CorpusSettings | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        actor: str = "",
+        override_reason: str = "",
+        key: str | None = None,
+    ) -> RunInfo:
+        """Enqueue an index run that makes the corpus mirror these sources; none given: the remembered ones.
+
+        `include` and `exclude` are globs for all folders among them. A second call with the same `key` returns the first
+        run. Raises InvalidRequest, Refused or ConfigurationError before anything is enqueued.
+        """
+        made = [await self._source(one, include, exclude) for one in sources]
+        found = await self.create_corpus(corpus, settings)
+        if not made and not await self.sources(corpus):
+            raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
+        self.services.models.embedding(found.settings)
+        await self.services.models.extractor(found.settings)
+        payload = IndexPayload(
+            corpus=corpus,
+            sources=tuple(made) or None,
+            settings=found.settings,
+            actor=actor,
+            reason=override_reason,
+        )
+        values = payload.model_dump(mode="json")
+        return await self.services.runs.submit(found.corpus_id, RunKind.INDEX, values, key=key)
+
+    async def work(self, run_id: str) -> RunInfo:
+        """Work on a run in this process until it has ended, beside whatever workers there are."""
+        info = await run_inline(self.services.parts(), RunId(run_id), lanes())
+        if info.kind is RunKind.INDEX and info.state is RunState.COMPLETED:
+            await self._collect(info.corpus_id)
+        return info
+
+    async def query(self, corpus: str, request: QueryRequest) -> QueryResult:
+        """Answer a question here and now, by its deadline."""
+        deadline = Deadline.after(request.deadline)
+        return await self.services.answerer.ask(self.tenant, corpus, request, deadline)
+
+    async def enqueue_query(self, corpus: str, request: QueryRequest, *, key: str | None = None) -> RunInfo:
+        """Enqueue a question for the workers; its deadline counts from now."""
+        found = await self.corpus(corpus)
+        payload = QueryPayload(tenant=self.tenant, corpus=corpus, request=request).model_dump(mode="json")
+        return await self.services.runs.submit(
+            found.corpus_id, RunKind.QUERY, payload, seconds=request.deadline, key=key
+        )
+
+    def subscribe(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run after this number, each once, in order, up to its final one."""
+        return subscribe(self.services.events, self.services.stream, RunId(run_id), after)
+
+    async def subscribe_corpus(self, corpus: str, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
+        """Yield the events of all runs of a corpus with their positions, without end."""
+        found = await self.corpus(corpus)
+        async for pair in subscribe_corpus(self.services.events, found.corpus_id, after):
+            yield pair
+
+    async def events(self, run_id: str, after: int = 0) -> list[Event]:
+        """Return the events of a run that are there now."""
+        found: list[Event] = []
+        while page := await self.services.events.read(RunId(run_id), after, EVENT_PAGE):
+            found += page
+            after = page[-1].seq
+        return found
+
+    async def corpus_events(self, corpus: str, after: int = 0) -> list[tuple[int, Event]]:
+        """Return the events of all runs of a corpus that are there now, with their positions."""
+        corpus_id = (await self.corpus(corpus)).corpus_id
+        found: list[tuple[int, Event]] = []
+        while page := await self.services.events.read_corpus(corpus_id, after, EVENT_PAGE):
+            found += page
+            after = page[-1][0]
+        return found
+
+    async def info(self, run_id: str) -> RunInfo:
+        """Return a run. Raises NotFound."""
+        return await self.services.runs.info(RunId(run_id))
+
+    async def cancel(self, run_id: str, reason: str = "") -> RunInfo:
+        """Cancel a run and wait until it has ended."""
+        await self.services.runs.cancel(RunId(run_id), reason)
+        async for _ in self.subscribe(run_id):
+            pass
+        return await self.info(run_id)
+
+    async def accounting(self, run_id: str, limit: int = 1000) -> tuple[dict[str, int], list[DocumentOutcome]]:
+        """Return the counts of a run's outcomes, and the documents that were not simply indexed or unchanged."""
+        return await self.services.corpora.accounting(RunId(run_id), limit, _soon())
+
+    async def index_summary(self, run: RunInfo) -> dict[str, Any]:
+        """Return what an index run achieved: its final event, shortened."""
+        events = await self.events(run.run_id)
+        last = events[-1] if events else None
+        body = last.body.model_dump() if last else {}
+        seconds = _between(events[0].at, last.at) if last else 0.0
+        return {
+            "generation": body.get("generation"),
+            "result": body.get("type"),
+            "counts": body.get("counts", {}),
+            "seconds": round(seconds, 3),
+        }
+
+    async def generations(self, corpus: str) -> list[dict[str, Any]]:
+        """Return all generations of a corpus, newest first."""
+        found = await self.services.generations.listing((await self.corpus(corpus)).corpus_id, _soon())
+        return [
+            {**asdict(one), "manifest": one.manifest.model_dump(mode="json") if one.manifest else None} for one in found
+        ]
+
+    async def communities(self, corpus: str, limit: int = 100) -> Sequence[dict[str, Any]]:
+        """Return the communities of the current generation, largest first."""
+        async with self.services.pins.pin(self.tenant, corpus, _soon()) as pinned:
+            return await self.services.corpora.communities(
+                pinned.corpus_id, pinned.manifest.generation, limit, _soon()
+            )
+
+    async def rollback(self, corpus: str, number: int) -> int:
+        """Publish a retained earlier generation again and return its new number."""
+        found = await self.corpus(corpus)
+        return await self.services.rollback(found.corpus_id, number, Deadline.after(LONG))
+
+    async def gc(self, corpus: str, keep: int | None = None) -> dict[str, Any]:
+        """Take away what nobody can see; `keep` generations stay readable (default: the corpus's setting)."""
+        found = await self.corpus(corpus)
+        keep = keep or found.settings.retention.generations
+        return asdict(await self.services.collector.collect(found.corpus_id, keep, Deadline.after(LONG)))
+
+    async def export(self, corpus: str, generation: int | None = None) -> AsyncGenerator[str, None]:
+        """Yield the canonical lines of a generation, the current one if none is named."""
+        async with self.services.pins.pin(self.tenant, corpus, _soon()) as pinned:
+            number = generation or pinned.manifest.generation
+            async with aclosing(self.services.export(pinned.corpus_id, number, Deadline.after(LONG))) as lines:
+                async for line in lines:
+                    yield line.rstrip("\n")
+
+    async def changes(self, folders: Sequence[str]) -> AsyncGenerator[None, None]:
+        """Yield whenever something below these folders has changed and come to rest."""
+        async for _ in awatch(*folders, debounce=500, step=100):
+            yield
+
+    async def _collect(self, corpus: CorpusId) -> None:
+        for one, keep, _ in await self.services.collector.corpora(_soon()):
+            if one == corpus:
+                await self.services.collector.collect(corpus, keep, Deadline.after(LONG))
+
+    async def _source(self, one: str | Source, include: Sequence[str], exclude: Sequence[str]) -> Source:
+        if isinstance(one, Source):
+            return one
+        return await anyio.to_thread.run_sync(make_source, one, tuple(include), tuple(exclude))
+
+
+@asynccontextmanager
+async def open_sapwood(settings: WorkerSettings | None = None, tenant: str = "default") -> AsyncGenerator[Sapwood, None]:
+    """Open the application; embedded servers are started where the settings name no others.
+
+    Raises:
+        ConfigurationError: something has to be set or mended first; the message says what.
+        StoreUnavailable: a server cannot be reached.
+    """
+    try:
+        async with open_services(settings or load()) as services, anyio.create_task_group() as group:
+            group.start_soon(keep_pins, services.pins)
+            group.start_soon(look_after, services.promotions, services.generations, services.snapshots, services.dense)
+            try:
+                yield Sapwood(services, tenant)
+            finally:
+                group.cancel_scope.cancel()
+                with anyio.move_on_after(1.0, shield=True):
+                    await services.pins.close(Deadline.after(1.0))
+    except BaseExceptionGroup as errors:
+        raise _only(errors) from errors
+
+
+def _only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one error that the task groups around a block wrapped, or the group where there are several."""
+    inner: BaseException = errors
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner
+
+
+def _soon() -> Deadline:
+    return Deadline.after(CALL)
+
+
+def _between(first: str, last: str) -> float:
+    return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()

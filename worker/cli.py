@@ -1,0 +1,328 @@
+"""The command `sapwood`. Each command opens the application, does one thing, and ends with a documented exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from pipeline.errors import (
+    ConfigurationError,
+    DeadlineExceeded,
+    InvalidRequest,
+    RunCancelled,
+    SapwoodError,
+)
+from schemas.query import QueryRequest, Strategy
+from worker import operations, show
+from worker.app import Sapwood, open_sapwood
+from worker.changes import apply_changes
+from worker.embedded_commands import register
+from worker.settings import load
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="GraphRAG in production: index jobs, atomic generations, retrieval events.\n\n"
+    "**Exit codes**: 0 done, 1 failed, 2 usage or configuration, 3 partial (some documents failed), 4 cancelled or expired.",
+)
+corpus_app = typer.Typer(no_args_is_help=True, help="Make, list, show and delete corpora.")
+app.add_typer(corpus_app, name="corpus")
+register(app)
+
+
+class Exit(IntEnum):
+    """What the exit status of a command means."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    PARTIAL = 3
+    STOPPED = 4
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+CorpusName = Annotated[str, typer.Argument(metavar="CORPUS", help="Name of the corpus.")]
+Changes = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. `chunk.max_chars=800`.")
+]
+
+
+def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
+    """Open the application, act, and leave the process with the action's exit code."""
+
+    async def main() -> int:
+        async with open_sapwood(load()) as sapwood:
+            return await action(sapwood)
+
+    raise typer.Exit(guarded(lambda: anyio.run(main)))
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """Run an action; an error of ours becomes one line on stderr and its exit code."""
+    try:
+        return action()
+    except KeyboardInterrupt:
+        show.problem("interrupted")
+        return Exit.STOPPED
+    except SapwoodError as error:
+        show.problem(str(error))
+        return exit_code(error)
+    except BaseExceptionGroup as group:
+        found = first_of_ours(group)
+        if found is None:
+            raise
+        show.problem(str(found))
+        return exit_code(found)
+
+
+def exit_code(error: SapwoodError) -> int:
+    """Return the exit code of an error."""
+    if isinstance(error, ConfigurationError | InvalidRequest):
+        return Exit.USAGE
+    return Exit.STOPPED if isinstance(error, RunCancelled | DeadlineExceeded) else Exit.FAILED
+
+
+def first_of_ours(group: BaseExceptionGroup[BaseException]) -> SapwoodError | None:
+    """Return the first error of ours in a group, or None."""
+    ours = group.subgroup(SapwoodError)
+    while isinstance(ours, BaseExceptionGroup):
+        inner = ours.exceptions[0]
+        if isinstance(inner, SapwoodError):
+            return inner
+        ours = inner
+    return None
+
+
+def seconds(text: str) -> float:
+    """Return the seconds in `2s`, `300ms`, `1m` or `2`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise typer.BadParameter(f"{text!r} is not a duration; write `2s`, `300ms` or `1m`")
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
+
+
+@corpus_app.command("list")
+def corpus_list(json: Json = False) -> None:
+    """List the corpora with their current generations."""
+
+    async def action(sapwood: Sapwood) -> int:
+        show.corpora(await sapwood.corpora(), json)
+        return Exit.DONE
+
+    run(action)
+
+
+@corpus_app.command("create")
+def corpus_create(corpus: CorpusName, changes: Changes = [], json: Json = False) -> None:  # noqa: B006 - typer copies it
+    """Make a corpus, or change its settings.
+
+    Example: `sapwood corpus create papers --set graph_search.ranking=walk`
+    """
+
+    async def action(sapwood: Sapwood) -> int:
+        show.corpus(
+            await sapwood.create_corpus(corpus, apply_changes(await sapwood.settings_of(corpus), changes)), json
+        )
+        return Exit.DONE
+
+    run(action)
+
+
+@corpus_app.command("show")
+def corpus_show(corpus: CorpusName, json: Json = False) -> None:
+    """Show a corpus: its settings, sources and current generation."""
+
+    async def action(sapwood: Sapwood) -> int:
+        show.corpus(await sapwood.corpus(corpus), json, sources=await sapwood.sources(corpus))
+        return Exit.DONE
+
+    run(action)
+
+
+@corpus_app.command("delete")
+def corpus_delete(
+    corpus: CorpusName, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, json: Json = False
+) -> None:
+    """Delete a corpus with everything that came from it."""
+    if not yes and not typer.confirm(f"Delete {corpus} and all that is in it?"):
+        raise typer.Exit(Exit.STOPPED)
+
+    async def action(sapwood: Sapwood) -> int:
+        await sapwood.delete_corpus(corpus)
+        show.done(f"{corpus} is deleted", {"corpus": corpus, "deleted": True}, json)
+        return Exit.DONE
+
+    run(action)
+
+
+@app.command()
+def index(
+    corpus: CorpusName,
+    source: Annotated[list[str], typer.Argument(help="Folders, files, URLs, triples (.jsonl).")] = [],  # noqa: B006
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the work to `sapwood worker`.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on: sync again whenever a file changes.")] = False,
+    include: Annotated[list[str], typer.Option(help="Only files that match this glob.")] = [],  # noqa: B006
+    exclude: Annotated[list[str], typer.Option(help="No files that match this glob.")] = [],  # noqa: B006
+    changes: Changes = [],  # noqa: B006
+    actor: Annotated[str, typer.Option(help="With --override-reason: who lets a sparse generation pass.")] = "",
+    override_reason: Annotated[str, typer.Option(help="Why (20 characters or more).")] = "",
+    json: Json = False,
+) -> None:
+    """Make CORPUS mirror these sources: new, changed and vanished files. Without a SOURCE: those it remembers.
+
+    Examples: `sapwood index handbook examples/handbook` ·
+    `sapwood index site https://example.org/page.html --detach` · `sapwood index notes ~/notes --watch`
+    """
+    request = operations.IndexRequest(
+        corpus=corpus,
+        sources=tuple(source),
+        include=tuple(include),
+        exclude=tuple(exclude),
+        changes=tuple(changes),
+        actor=actor,
+        override_reason=override_reason,
+    )
+    run(lambda sapwood: operations.index(sapwood, request, detach=detach, watch=watch, json=json))
+
+
+@app.command()
+def query(
+    corpus: CorpusName,
+    text: Annotated[str, typer.Argument(help="The question.")],
+    strategy: Annotated[Strategy, typer.Option(help="How to find chunks.")] = Strategy.HYBRID,
+    top_k: Annotated[int, typer.Option(min=1, max=1000, help="How many hits.")] = 5,
+    min_score: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score.")] = 0.0,
+    deadline: Annotated[str, typer.Option(help="When to answer with what is there: `2s`, `300ms`.")] = "10s",
+    strict: Annotated[bool, typer.Option("--strict", help="An error at the deadline instead of a part.")] = False,
+    neighbors: Annotated[int, typer.Option(min=0, max=10, help="Chunks to show on either side of a hit.")] = 0,
+    filters: Annotated[list[str], typer.Option("--filter", metavar="KEY=VALUE", help="Exact metadata match.")] = [],  # noqa: B006
+    ranking: Annotated[str, typer.Option(help="Graph ranking: walk or ppr (default: the corpus's).")] = "",
+    queue: Annotated[bool, typer.Option("--queue", help="Let a `sapwood worker` answer.")] = False,
+    json: Json = False,
+) -> None:
+    """Ask a question.
+
+    Example: `sapwood query handbook "Who may use the laser cutter?" --strategy hybrid --top-k 3 --deadline 2s --json`
+    """
+    values: dict[str, Any] = {
+        "text": text,
+        "strategy": strategy,
+        "top_k": top_k,
+        "min_score": min_score,
+        "deadline": seconds(deadline),
+        "partial": not strict,
+        "neighbors": neighbors,
+        "filters": dict(item.partition("=")[::2] for item in filters),
+        "ranking": ranking or None,
+    }
+    raise typer.Exit(guarded(lambda: operations.run_query(corpus, values, queue=queue, json=json)))
+
+
+@app.command()
+def events(
+    target: Annotated[str, typer.Argument(metavar="RUN|CORPUS", help="A run's id, or a corpus's name.")],
+    after: Annotated[int, typer.Option(min=0, help="Only events after this number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    json: Json = False,
+) -> None:
+    """Print the events of a run or a corpus; a run's end with its terminal event.
+
+    Example: `sapwood events RUN --after 3 --follow --json`
+    """
+    run(lambda sapwood: operations.events(sapwood, target, after, follow=follow, json=json))
+
+
+@app.command()
+def cancel(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    reason: Annotated[str, typer.Option(help="Why; it is in the event.")] = "",
+    json: Json = False,
+) -> None:
+    """Cancel a run and wait until nothing of it works any more."""
+    run(lambda sapwood: operations.cancel(sapwood, run_id, reason, json=json))
+
+
+@app.command()
+def generations(corpus: CorpusName, json: Json = False) -> None:
+    """List the generations of a corpus, newest first."""
+
+    async def action(sapwood: Sapwood) -> int:
+        show.generations(await sapwood.generations(corpus), json)
+        return Exit.DONE
+
+    run(action)
+
+
+@app.command()
+def rollback(
+    corpus: CorpusName,
+    number: Annotated[int, typer.Argument(metavar="N", help="A retained generation.")],
+    json: Json = False,
+) -> None:
+    """Publish an earlier generation again, as a new number."""
+
+    async def action(sapwood: Sapwood) -> int:
+        new = await sapwood.rollback(corpus, number)
+        show.done(f"generation {number} is current again, as {new}", {"generation": new, "from": number}, json)
+        return Exit.DONE
+
+    run(action)
+
+
+@app.command()
+def export(
+    corpus: CorpusName,
+    generation: Annotated[int | None, typer.Option(help="Which; default: the current one.")] = None,
+) -> None:
+    """Write a generation as canonical JSONL: equal contents give equal bytes after the first line.
+
+    Example: `sapwood export handbook | tail -n +2 | sha256sum`
+    """
+
+    async def action(sapwood: Sapwood) -> int:
+        async for line in sapwood.export(corpus, generation):
+            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
+        return Exit.DONE
+
+    run(action)
+
+
+@app.command()
+def gc(
+    corpus: CorpusName,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="Generations to keep (default: the corpus's setting).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Remove what no current, retained or pinned generation can see. `--keep 1` leaves nothing of deleted documents."""
+
+    async def action(sapwood: Sapwood) -> int:
+        counts = await sapwood.gc(corpus, keep)
+        show.done(", ".join(f"{n} {name}" for name, n in counts.items() if n) or "nothing to remove", counts, json)
+        return Exit.DONE
+
+    run(action)
+
+
+@app.command()
+def worker() -> None:
+    """Work on queued runs until SIGTERM; then hand back what is under way and exit 0.
+
+    Example: `sapwood worker &` then `sapwood index handbook examples/handbook --detach`
+    """
+    raise typer.Exit(guarded(operations.run_worker_process))
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

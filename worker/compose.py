@@ -1,0 +1,248 @@
+"""The composition root: the only module that names adapters. It opens every resource in order and closes them in reverse."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+from openai import AsyncOpenAI
+
+from pipeline.adapters import (
+    postgres_communities,
+    postgres_derive,
+    postgres_export,
+    postgres_generations,
+    postgres_migrations,
+    postgres_rows,
+)
+from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
+from pipeline.adapters.hash_embedder import HashEmbedder
+from pipeline.adapters.openai_models import OpenAIEmbedder, OpenAIExtractor, OpenAISummariser, connected
+from pipeline.adapters.pgvector_dense import PgvectorDense
+from pipeline.adapters.postgres_cache import PostgresCache
+from pipeline.adapters.postgres_corpora import PostgresAccounting, PostgresCorpora
+from pipeline.adapters.postgres_events import PostgresEvents
+from pipeline.adapters.postgres_gc import PostgresCollector
+from pipeline.adapters.postgres_generations import PostgresGenerations
+from pipeline.adapters.postgres_hydrate import PostgresChunks
+from pipeline.adapters.postgres_pins import PostgresPins
+from pipeline.adapters.postgres_pool import Pool, open_pool
+from pipeline.adapters.postgres_runs import PostgresRuns
+from pipeline.adapters.postgres_snapshot import PostgresSnapshots
+from pipeline.adapters.redis_streams import RedisStreams, open_streams
+from pipeline.adapters.spacy_extractor import SpacyExtractor
+from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
+from pipeline.answer import Answerer
+from pipeline.building import Building
+from pipeline.deadline import Deadline
+from pipeline.errors import ConfigurationError
+from pipeline.events import open_herald
+from pipeline.generations.pins import PinBoard
+from pipeline.index import Indexer
+from pipeline.ingest.batch import BatchPipeline
+from pipeline.ingest.offline import OfflineExtractor
+from pipeline.ingest.prepare import open_preparer
+from pipeline.ingest.urls import Fetcher
+from pipeline.ports import Extractor
+from pipeline.retrieval.results import ResultCache
+from pipeline.retrieval.snapshots import SnapshotCache, open_snapshots
+from pipeline.retrieval.stage import QueryStage
+from schemas.ids import CorpusId, RunId
+from schemas.runs import RunKind
+from worker import embedded
+from worker.maintenance import Promotions
+from worker.models import Models
+from worker.process import Parts, Vitals
+from worker.settings import WorkerSettings
+
+SNAPSHOT_BYTES = 1 << 30
+"""Bytes of snapshots that a process keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything an application of Sapwood works with, open."""
+
+    pool: Pool
+    corpora: PostgresCorpora
+    generations: PostgresGenerations
+    collector: PostgresCollector
+    runs: PostgresRuns
+    events: PostgresEvents
+    stream: RedisStreams
+    doorbell: ArqDoorbell
+    pins: PinBoard
+    snapshots: SnapshotCache
+    dense: PgvectorDense
+    answerer: Answerer
+    indexer: Indexer
+    models: Models
+    promotions: Promotions
+    vitals: Vitals = field(default_factory=Vitals)
+
+    def parts(self) -> Parts:
+        """Return what a worker is made of."""
+        handlers = {
+            RunKind.INDEX: self.indexer.index,
+            RunKind.BATCH: self.indexer.batch,
+            RunKind.QUERY: self.answerer.answer,
+        }
+        return Parts(self.runs, self.runs, self.events, self.stream, handlers, self.vitals)
+
+    def export(self, corpus: CorpusId, generation: int, deadline: Deadline) -> AsyncGenerator[str, None]:
+        """Yield the canonical lines of a generation."""
+        return postgres_export.export(self.pool, corpus, generation, deadline)
+
+    async def rollback(self, corpus: CorpusId, target: int, deadline: Deadline) -> int:
+        """Publish a retained earlier generation under a new number, and return that."""
+        run = RunId(f"rollback-{secrets.token_hex(8)}")
+        await self.collector.abort_orphans(corpus, deadline)
+        async with self.pool.transaction(deadline) as tx:
+            number = await postgres_generations.begin(tx, corpus, run)
+            await postgres_generations.rollback(tx, corpus, target, number, run)
+        self.promotions.promoted(corpus, number)
+        return number
+
+
+@asynccontextmanager
+async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, None]:
+    """Open everything; servers without a URL are the embedded ones, started and migrated if need be.
+
+    Raises:
+        ConfigurationError: a setting, the home folder or the schema is not as it must be.
+        StoreUnavailable: a server cannot be reached.
+    """
+    database_url, redis_url = await endpoints(settings)
+    owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(open_pool(database_url, settings.database_pool_size))
+        stream = await stack.enter_async_context(open_streams(redis_url))
+        doorbell = await stack.enter_async_context(open_doorbell(redis_url))
+        events = PostgresEvents(pool)
+        herald = await stack.enter_async_context(open_herald(events, stream, doorbell))
+        runs = PostgresRuns(
+            pool, herald, owner=owner, lease_seconds=settings.lease_seconds, max_crashes=settings.max_crashes
+        )
+        snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
+        client = await openai_client(stack, settings)
+        models = models_of(settings, client)
+        pins = PinBoard(PostgresPins(pool), owner)
+        dense = PgvectorDense(pool)
+        stage = QueryStage(
+            snapshots,
+            dense,
+            PostgresChunks(pool),
+            lambda _, corpus_settings: models.embedding(corpus_settings),
+            ResultCache(),
+        )
+        collector, corpora, promotions = PostgresCollector(pool), PostgresCorpora(pool), Promotions()
+        preparer = await stack.enter_async_context(open_preparer())
+        calls = anyio.CapacityLimiter(settings.model_concurrency)
+        batch = BatchPipeline(models, preparer, Fetcher(), PostgresCache(pool), calls)
+        yield Services(
+            pool=pool,
+            corpora=corpora,
+            generations=PostgresGenerations(pool),
+            collector=collector,
+            runs=runs,
+            events=events,
+            stream=stream,
+            doorbell=doorbell,
+            pins=pins,
+            snapshots=snapshots,
+            dense=dense,
+            answerer=Answerer(pins, stage),
+            indexer=Indexer(building(pool, corpora, collector, promotions.promoted), batch),
+            models=models,
+            promotions=promotions,
+        )
+
+
+async def endpoints(settings: WorkerSettings) -> tuple[str, str]:
+    """Return the URLs of database and queue; the embedded database is migrated."""
+    database, queue = settings.database_url, settings.redis_url
+    if database is not None and queue is not None:
+        return database.get_secret_value(), queue.get_secret_value()
+    found = await anyio.to_thread.run_sync(embedded.up, settings.home)
+    if database is None:
+        await postgres_migrations.migrate(found.database_url)
+    return (
+        database.get_secret_value() if database else found.database_url,
+        queue.get_secret_value() if queue else found.redis_url,
+    )
+
+
+def building(
+    pool: Pool, corpora: PostgresCorpora, collector: PostgresCollector, promoted: Callable[[CorpusId, int], None]
+) -> Building:
+    """Return the stores of index runs."""
+    return Building(
+        corpora=corpora,
+        accounting=PostgresAccounting(),
+        reading=pool.transaction,
+        undo_orphans=collector.abort_orphans,
+        begin=postgres_generations.begin,
+        ensure_collection=postgres_generations.ensure_collection,
+        remove_documents=postgres_rows.remove_documents,
+        write_batch=postgres_rows.write_batch,
+        derive=postgres_derive.derive,
+        read_graph=postgres_communities.read_graph,
+        stored_communities=postgres_communities.stored_communities,
+        write_communities=postgres_communities.write_communities,
+        promote=postgres_generations.promote,
+        promoted=promoted,
+    )
+
+
+async def openai_client(stack: AsyncExitStack, settings: WorkerSettings) -> Callable[[], AsyncOpenAI]:
+    """Open a client where an endpoint is configured; the function returns it or says what to set."""
+    url, key = settings.openai_base_url, settings.openai_api_key
+    if url is None and key is None:
+        return no_endpoint
+    base = url or "https://api.openai.com/v1"
+    client = await stack.enter_async_context(connected(base, key.get_secret_value() if key else "none"))
+    return lambda: client
+
+
+def no_endpoint() -> AsyncOpenAI:
+    """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
+    raise ConfigurationError(
+        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
+    )
+
+
+def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Models:
+    """Return the models by the names under which corpora ask for them."""
+    return Models(
+        lambda wanted: {
+            "hash": HashEmbedder,
+            "wordllama": WordLlamaEmbedder,
+            "openai": lambda: OpenAIEmbedder(
+                client(), wanted.model or settings.openai_embedding_model, wanted.dimension
+            ),
+        },
+        lambda wanted: {
+            "none": ready(lambda: None),
+            "offline": ready(OfflineExtractor),
+            "openai": ready(lambda: OpenAIExtractor(client(), wanted.model or settings.openai_model, wanted)),
+            "spacy": lambda: SpacyExtractor.load(wanted.model),
+        },
+        lambda wanted: OpenAISummariser(client(), wanted.model or settings.openai_model),
+    )
+
+
+
+
+def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:
+    """Return a builder that has nothing to wait for as one that may."""
+
+    async def build() -> Extractor | None:
+        return make()
+
+    return build

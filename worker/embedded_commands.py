@@ -1,0 +1,104 @@
+"""The commands about the servers: `up`, `down`, `status`, `doctor`, `migrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import anyio
+import typer
+
+from pipeline.adapters.postgres_migrations import migrate as apply_migrations
+from pipeline.errors import SapwoodError
+from worker import embedded, show
+from worker.doctor import diagnose
+from worker.settings import load
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (up, down, status, doctor, migrate):
+        app.command()(command)
+
+
+def _ended(action: Callable[[], int]) -> None:
+    try:
+        code = action()
+    except SapwoodError as error:
+        show.problem(str(error))
+        code = 2 if not error.retryable else 1
+    raise typer.Exit(code)
+
+
+def up(json: Json = False) -> None:
+    """Start the embedded PostgreSQL and Valkey of SAPWOOD_HOME; they run until `sapwood down`."""
+
+    def action() -> int:
+        home = load().home
+        endpoints = embedded.up(home)
+        anyio.run(apply_migrations, endpoints.database_url)
+        values = {"database_url": endpoints.database_url, "redis_url": endpoints.redis_url}
+        show.done(f"running in {home}", values, json)
+        return 0
+
+    _ended(action)
+
+
+def down(json: Json = False) -> None:
+    """Stop the embedded servers of SAPWOOD_HOME. The data stays."""
+
+    def action() -> int:
+        stopped = embedded.down(load().home)
+        show.done(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", {"stopped": stopped}, json)
+        return 0
+
+    _ended(action)
+
+
+def status(json: Json = False) -> None:
+    """Say which embedded servers run. Exit code 0 if all do, 1 if not."""
+
+    def action() -> int:
+        found = embedded.status(load().home)
+        if json:
+            show.as_json([{"name": s.name, "running": s.running, "pid": s.pid, "socket": str(s.socket)} for s in found])
+        else:
+            for server in found:
+                state = f"runs as {server.pid}" if server.running else "is stopped"
+                show.out.print(f"{server.name} {state}  [dim]{server.socket}[/dim]")
+        return 0 if all(server.running for server in found) else 1
+
+    _ended(action)
+
+
+def doctor(json: Json = False) -> None:
+    """Say what is wrong with this installation and how to mend it. Exit code 0 if nothing is."""
+
+    def action() -> int:
+        checks = anyio.run(diagnose, load())
+        if json:
+            show.as_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "cure": c.cure} for c in checks])
+        else:
+            for check in checks:
+                mark = "[green]ok[/green]  " if check.ok else "[red]FAIL[/red]"
+                cure = f"\n       → {check.cure}" if check.cure else ""
+                show.out.print(f"{mark} {check.name}: {check.detail}{cure}", markup=True)
+        return 0 if all(check.ok for check in checks) else 1
+
+    _ended(action)
+
+
+def migrate(json: Json = False) -> None:
+    """Bring the database's schema up to date; many processes may call it at once."""
+
+    def action() -> int:
+        settings = load()
+        secret = settings.database_url
+        url = secret.get_secret_value() if secret else embedded.up(settings.home).database_url
+        applied = anyio.run(apply_migrations, url)
+        show.done(f"applied {', '.join(applied)}" if applied else "up to date", {"applied": applied}, json)
+        return 0
+
+    _ended(action)

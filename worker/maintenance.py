@@ -1,0 +1,138 @@
+"""What a process does beside its work: renew pins, warm snapshots, build dense indexes, collect garbage, forget old runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+import structlog
+
+from pipeline.deadline import Deadline
+from pipeline.errors import DeadlineExceeded, DependencyError, NotFound
+from pipeline.generations.pins import LEASE
+from schemas.ids import CorpusId
+from schemas.manifest import Manifest
+
+COLLECT_SECONDS = 2.0
+"""Pause between two rounds of the garbage collector."""
+
+CALL = 60.0
+INDEX_SECONDS = 3600.0
+EXPIRE_LIMIT = 1000
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Promotions:
+    """Generations that were promoted by this process and not yet looked after; a bounded list, the newest stay."""
+
+    _waiting: deque[tuple[CorpusId, int]] = field(default_factory=lambda: deque[tuple[CorpusId, int]](maxlen=1000))
+    _news: anyio.Event = field(default_factory=anyio.Event)
+
+    def promoted(self, corpus: CorpusId, number: int) -> None:
+        """Note a promotion."""
+        self._waiting.append((corpus, number))
+        self._news.set()
+
+    async def next(self) -> tuple[CorpusId, int]:
+        """Wait for the next one."""
+        while not self._waiting:
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._waiting.popleft()
+
+
+class Pins(Protocol):
+    """The pins of this process."""
+
+    async def renew(self, deadline: Deadline) -> None:
+        """Extend those that have readers."""
+        ...
+
+
+class Manifests(Protocol):
+    """Reads manifests."""
+
+    async def manifest(self, corpus: CorpusId, number: int, deadline: Deadline) -> Manifest:
+        """Return that of a readable generation. Raises NotFound."""
+        ...
+
+
+class Indexes(Protocol):
+    """Dense indexes."""
+
+    async def ensure_index(self, manifest: Manifest, deadline: Deadline) -> bool:
+        """Build the approximate index of a collection that has outgrown the exact scan."""
+        ...
+
+
+class Snapshots(Protocol):
+    """The snapshots of this process."""
+
+    async def warm(self, corpus: CorpusId, generation: int) -> None:
+        """Load one before anybody asks."""
+        ...
+
+
+class Collector(Protocol):
+    """The garbage collector."""
+
+    async def corpora(self, deadline: Deadline) -> list[tuple[CorpusId, int, float]]:
+        """Return every corpus with the number of generations it keeps, and the days for which it keeps runs."""
+        ...
+
+    async def collect(self, corpus: CorpusId, keep: int, deadline: Deadline) -> object:
+        """Make one pass over a corpus."""
+        ...
+
+
+class Runs(Protocol):
+    """Forgets old runs."""
+
+    async def expire(self, corpus: CorpusId, days: float, limit: int) -> int:
+        """Remove runs that ended more than this many days ago."""
+        ...
+
+
+async def keep_pins(pins: Pins) -> None:
+    """Renew the pins of this process, until cancelled."""
+    await every(LEASE / 3, "pins", lambda: pins.renew(Deadline.after(LEASE / 3)))
+
+
+async def look_after(
+    promotions: Promotions, manifests: Manifests, snapshots: Snapshots, indexes: Indexes
+) -> None:
+    """Warm the snapshot of each promoted generation, and see to its dense index, until cancelled."""
+    while True:
+        corpus, number = await promotions.next()
+        try:
+            await snapshots.warm(corpus, number)
+            manifest = await manifests.manifest(corpus, number, Deadline.after(CALL))
+            await indexes.ensure_index(manifest, Deadline.after(INDEX_SECONDS))
+        except (DependencyError, DeadlineExceeded, NotFound) as error:
+            _log.warning("maintenance.promoted", error=str(error))
+
+
+async def collect_garbage(collector: Collector, runs: Runs) -> None:
+    """Collect what nobody can see any more, in all corpora, until cancelled."""
+
+    async def round_() -> None:
+        for corpus, keep, days in await collector.corpora(Deadline.after(CALL)):
+            await collector.collect(corpus, keep, Deadline.after(CALL))
+            await runs.expire(corpus, days, EXPIRE_LIMIT)
+
+    await every(COLLECT_SECONDS, "garbage", round_)
+
+
+async def every(seconds: float, name: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Do some work again and again with a pause between; a server that is away is met with another try."""
+    while True:
+        await anyio.sleep(seconds)
+        try:
+            await work()
+        except (DependencyError, DeadlineExceeded) as error:
+            _log.warning(f"maintenance.{name}", error=str(error))

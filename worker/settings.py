@@ -1,0 +1,99 @@
+"""The process's settings: environment variables `SAPWOOD_*` in, one frozen value out. Durations are in seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from pipeline.errors import ConfigurationError
+
+PREFIX = "SAPWOOD_"
+
+
+def _scheme(*allowed: str) -> AfterValidator:
+    def check(url: SecretStr) -> SecretStr:
+        if url.get_secret_value().partition("://")[0] not in allowed:
+            raise ValueError(f"must start with {' or '.join(f'{scheme}://' for scheme in allowed)}")
+        return url
+
+    return AfterValidator(check)
+
+
+class WorkerSettings(BaseModel):
+    """What a process needs to know before it starts. Field `x` is read from `SAPWOOD_X`.
+
+    A server without a URL is the embedded one of `home`. URLs and keys are secrets: no `repr` or error shows them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    home: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
+    database_url: Annotated[SecretStr, _scheme("postgresql", "postgres")] | None = None
+    redis_url: Annotated[SecretStr, _scheme("redis", "rediss", "unix")] | None = None
+
+    openai_base_url: Annotated[str, Field(pattern="^https?://")] | None = None
+    openai_api_key: SecretStr | None = None
+    openai_model: str = ""
+    openai_embedding_model: str = ""
+    model_concurrency: int = Field(16, ge=1, le=1000)
+
+    database_pool_size: int = Field(10, ge=2, le=500)
+    redis_pool_size: int = Field(20, ge=2, le=1000)
+    max_jobs: int = Field(10, ge=1, le=1000)
+    lease_seconds: float = Field(2.0, ge=0.2, le=300)
+    poll_seconds: float = Field(0.05, ge=0.01, le=5)
+    sweep_seconds: float = Field(1.0, ge=0.1, le=300)
+    store_seconds: float = Field(30.0, ge=0.1, le=3600)
+    shutdown_seconds: float = Field(10.0, ge=0, le=600)
+    max_crashes: int = Field(3, ge=1, le=100)
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether at least one server is the embedded one."""
+        return self.database_url is None or self.redis_url is None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret that is set, for the redaction of logs."""
+        found = (self.database_url, self.redis_url, self.openai_api_key)
+        return tuple(secret.get_secret_value() for secret in found if secret is not None)
+
+
+def load(environ: Mapping[str, str] = os.environ) -> WorkerSettings:
+    """Return the settings that the environment gives; an empty variable counts as not set.
+
+    Raises:
+        ConfigurationError: a value is not valid; the message names the variable and never holds the value.
+    """
+    given = {field: environ.get(PREFIX + field.upper(), "") for field in WorkerSettings.model_fields}
+    values = {"home": str(_default_home(environ))} | {field: text for field, text in given.items() if text}
+    try:
+        return WorkerSettings.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigurationError("; ".join(lines)) from None
+
+
+def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that are almost a setting, each with the one that was meant.
+
+    Others of our prefix are left alone: Kubernetes sets `SAPWOOD_PORT` and the like for a service of that name.
+    """
+    known = [PREFIX + field.upper() for field in WorkerSettings.model_fields]
+    odd = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    close = {name: get_close_matches(name, known, n=1, cutoff=0.85) for name in odd}
+    return {name: match[0] for name, match in close.items() if match}
+
+
+def _default_home(environ: Mapping[str, str]) -> Path:
+    """Return the XDG place for data; a relative `XDG_DATA_HOME` is ignored, as its specification demands."""
+    base = Path(environ.get("XDG_DATA_HOME", ""))
+    return (base if base.is_absolute() else Path("~/.local/share")) / "sapwood"
