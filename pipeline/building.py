@@ -33,11 +33,6 @@ class Derived(Protocol):
         ...
 
     @property
-    def nodes(self) -> bool:
-        """Whether an entity came, went or has another name."""
-        ...
-
-    @property
     def edges(self) -> bool:
         """Whether a relation came, went or weighs differently."""
         ...
@@ -118,6 +113,15 @@ class Accounting(Protocol):
 
     async def live_chunks(self, tx: Tx, corpus: CorpusId) -> int:
         """Return how many chunks the generation in the making will have."""
+        ...
+
+
+    async def analyze_written(self, tx: Tx) -> None:
+        """Refresh the planner's statistics about what batches write."""
+        ...
+
+    async def analyze_derived(self, tx: Tx) -> None:
+        """Refresh the planner's statistics about what is derived."""
         ...
 
 

@@ -37,6 +37,10 @@ from schemas.settings import CorpusSettings
 CALL = 30.0
 """Seconds that reading the plan's or the graph's inputs may take."""
 
+BULK = 256
+"""Documents or derived rows from which the planner's statistics are refreshed at once: its guesses about rows that it has
+not seen yet cost minutes, and autovacuum comes a minute later."""
+
 NOTABLE = 100
 """Documents that one event names at most; the accounting has them all."""
 
@@ -145,6 +149,10 @@ class Indexer:
     async def _derive(self, work: Work, payload: IndexPayload) -> None:
         corpus, number = work.lease.corpus_id, _number(work)
         building = self._building
+        async with building.reading(_within(work)) as tx:
+            outcomes = await building.accounting.outcome_counts(tx, work.lease.run_id)
+            if outcomes.get(Outcome.INDEXED, 0) >= BULK:
+                await building.accounting.analyze_written(tx)
         async with work.fenced() as tx:
             if not await building.accounting.touched(tx, corpus, number):
                 await building.accounting.withdraw(tx, corpus, number)
@@ -155,9 +163,11 @@ class Indexer:
             check_ceiling(policy, chunks, payload.settings.graph_indexing.semantic_kg_max_chunks)
             result = await building.accounting.get_result(tx, work.lease.run_id)
             derived = await building.derive(tx, corpus, number)
-            changes = {"nodes": derived.nodes, "edges": derived.edges}
-            await building.accounting.set_result(tx, work.lease.run_id, {**result, **changes})
-            tx.event(Progress(stage="graph", done=derived.entities + derived.relations, total=0))
+            rows = derived.entities + derived.relations
+            await building.accounting.set_result(
+                tx, work.lease.run_id, {**result, "edges": derived.edges, "derived": rows}
+            )
+            tx.event(Progress(stage="graph", done=rows, total=0))
             tx.advance(Step.CLUSTER)
 
     async def _cluster(self, work: Work, payload: IndexPayload) -> None:
@@ -165,6 +175,8 @@ class Indexer:
         building, settings = self._building, payload.settings.graph_indexing
         async with building.reading(_within(work)) as tx:
             result = await building.accounting.get_result(tx, work.lease.run_id)
+            if result["derived"] >= BULK:
+                await building.accounting.analyze_derived(tx)
             stored = await building.stored_communities(tx, corpus, number)
             graph = await building.read_graph(tx, corpus)
         partition, described = await anyio.to_thread.run_sync(

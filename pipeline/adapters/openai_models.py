@@ -40,7 +40,8 @@ CALL_CAP = 120.0
 CLOSE_GRACE = 2.0
 """Seconds that closing the connections may take."""
 
-_FORMATS = ("json_schema", "json_object", "text")
+_SHAPES = (("json_schema", True), ("json_object", True), ("text", True), ("json_schema", False))
+"""How an answer is asked for: its format, and whether with temperature 0, which some models do not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,8 @@ class OpenAIEmbedder:
 class OpenAIExtractor:
     """An `Extractor` over `/chat/completions`, with the answer's JSON schema where the endpoint knows schemas.
 
-    An endpoint that refuses the schema is asked for any JSON object, and then for plain text; what it took is
-    remembered.
+    An endpoint that refuses the schema is asked for any JSON object, then for plain text, then without a temperature;
+    what it took is remembered.
     """
 
     paid = True
@@ -120,7 +121,7 @@ class OpenAIExtractor:
         self._client = client
         self._model = _named(model, "extraction.model")
         self._rules = rules
-        self._format = 0
+        self._shape = 0
         settings = orjson.dumps(rules.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
         self.fingerprint = f"openai/{model}/{VERSION}/{hashlib.sha256(settings).hexdigest()[:12]}"
 
@@ -144,22 +145,22 @@ class OpenAIExtractor:
         return replace(found, input_tokens=answer.input_tokens, output_tokens=answer.output_tokens)
 
     async def _ask(self, messages: Messages, deadline: Deadline) -> _Answer:
-        for number in range(self._format, len(_FORMATS)):
+        for number in range(self._shape, len(_SHAPES)):
             try:
-                answer = await _chat(self._client, self._model, messages, self._response_format(number), deadline)
+                answer = await _chat(self._client, self._model, messages, self._options(number), deadline)
             except ModelRefused:
-                if number + 1 == len(_FORMATS):
+                if number + 1 == len(_SHAPES):
                     raise
             else:
-                self._format = number
+                self._shape = number
                 return answer
         raise ModelRefused()
 
-    def _response_format(self, number: int) -> Any:
-        if _FORMATS[number] == "json_schema":
-            schema = {"name": "graph", "schema": answer_schema(self._rules), "strict": True}
-            return {"type": "json_schema", "json_schema": schema}
-        return {"type": _FORMATS[number]}
+    def _options(self, number: int) -> dict[str, Any]:
+        kind, cold = _SHAPES[number]
+        schema = {"name": "graph", "schema": answer_schema(self._rules), "strict": True}
+        response_format = {"type": kind} | ({"json_schema": schema} if kind == "json_schema" else {})
+        return {"response_format": response_format} | ({"temperature": 0} if cold else {})
 
 
 class OpenAISummariser:
@@ -176,19 +177,20 @@ class OpenAISummariser:
 
     async def _one(self, topic: Topic, deadline: Deadline) -> str | SapwoodError:
         try:
-            answer = await _chat(self._client, self._model, summary_messages(topic), {"type": "text"}, deadline)
+            answer = await _chat(self._client, self._model, summary_messages(topic), {}, deadline)
         except ModelError as error:
             return error
         return " ".join(answer.text.split())[:2000]
 
 
 async def _chat(
-    client: AsyncOpenAI, model: str, messages: Messages, response_format: Any, deadline: Deadline
+    client: AsyncOpenAI, model: str, messages: Messages, options: dict[str, Any], deadline: Deadline
 ) -> _Answer:
     timeout = deadline.budget(CALL_CAP)
     with translated("extraction.model"):
+        # As extra body, the schema is sent as it is: else the client walks through it, for a third of a call's own time.
         completion = await client.chat.completions.create(
-            model=model, messages=cast("Any", messages), response_format=response_format, temperature=0, timeout=timeout
+            model=model, messages=cast("Any", messages), extra_body=options, timeout=timeout
         )
         choice = completion.choices[0]
         text, reason = choice.message.content, choice.finish_reason

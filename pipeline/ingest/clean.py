@@ -83,7 +83,7 @@ def _declaration(data: bytes) -> str:
 def _known(name: str) -> str:
     """Return the codec's own name, or nothing for what is no text encoding (zip, rot13 and such)."""
     try:
-        b"".decode(name or "?")
+        b"    ".decode(name or "?")  # not empty: that is never looked at
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""

@@ -61,7 +61,8 @@ async def extract_texts(
         done = {key: answer for key, answer in fresh.items() if isinstance(answer, Extraction)}
         await kept(cache.put_extractions(corpus, extractor.fingerprint, done))
 
-    await spread(call, [[key] for key in missing] if extractor.paid else [missing], limiter)
+    calls = [[key] for key in missing] if extractor.paid else [missing] if missing else []
+    await spread(call, calls, limiter)
     return [found[key] if first[key] == at else _again(found[key]) for at, key in enumerate(hashes)]
 
 

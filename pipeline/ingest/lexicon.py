@@ -156,8 +156,8 @@ PLACE_CUES = words(
 
 GIVEN_NAMES = words(
     """
-    aaron ada adam agnes ahmed alan albert alex alexander alfred ali alice amanda amy andre andrea andrew angela anna anne
-    anthony antonio arthur barbara benjamin bernard bill bob brian bruce carl carlos carol caroline catherine
+    aaron ada adam agnes ahmed alan albert alex alexander alfred ali alice amanda amy andre andrea andrew angela anna
+    anne anthony antonio arthur barbara benjamin bernard bill bob brian bruce carl carlos carol caroline catherine
     charles charlotte chris christian christina christine christopher claire claude dan daniel david deborah dennis
     diana diane dmitri donald dorothy douglas edgar edith edmund edward eleanor elena elizabeth ella ellen emily
     emma eric erik ernest eugene eva evelyn fatima federico felix fernando francesco francis francisco frank franz

@@ -56,7 +56,9 @@ _BOUNDARY = re.compile(r"(?<!\b[A-Z])(?<!Mr)(?<!Dr)(?<!St)(?<!Mrs)(?<!Inc)(?<!Lt
 _TURN = re.compile(r",? (?:but|although|though|while|whereas|however)\b")
 _RETRACTED = re.compile(RETRACTIONS, re.IGNORECASE)
 _PREPOSITION = r"\b(?:of|in|at|for|from|with|by|on|to|near|into|than|about|between|through|under|after|like|as)"
-_AFTER_PREPOSITION = re.compile(rf"(?:{_PREPOSITION}(?: the| an?)?|\bby(?: [A-Za-z-]+){{1,3}}|,|\band(?: the)?) [\"“`]?\Z", re.IGNORECASE)
+_AFTER_PREPOSITION = re.compile(
+    rf"(?:{_PREPOSITION}(?: the| an?)?|\bby(?: [A-Za-z-]+){{1,3}}|,|\band(?: the)?) [\"“`]?\Z", re.IGNORECASE
+)
 _IN_PHRASE = re.compile(rf"{_PREPOSITION}(?: (?:the|an?)(?: [A-Za-z-]+){{0,3}}| [a-z]+)? [\"“`]?\Z", re.IGNORECASE)
 _DEEP_IN_PHRASE = re.compile(rf"{_PREPOSITION}(?: [A-Za-z-]+){{0,4}} [\"“`]?\Z", re.IGNORECASE)
 _NAMED_BY_OF = re.compile(

@@ -10,8 +10,8 @@ from typing import Any, cast
 import orjson
 
 from pipeline.errors import ModelError
-from pipeline.ingest.validate import check_size
 from pipeline.ingest.summaries import Topic
+from pipeline.ingest.validate import check_size
 from schemas.settings import ExtractionSettings
 
 VERSION = "prompt-1"

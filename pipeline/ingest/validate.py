@@ -27,6 +27,9 @@ PRONOUNS = words(
 MAX_NAME = 300
 """Characters of a name or label at most."""
 
+MAX_DESCRIPTION = 1000
+"""Characters of a description that are kept."""
+
 Key = tuple[str, str]
 
 
@@ -92,14 +95,7 @@ def _mention(one: Mapping[str, Any], text: str, rules: ExtractionSettings) -> Me
     _quality(one, text, rules)
     _properties(one)
     start = _place(text, name)
-    description = one.get("description")
-    return Mention(
-        name,
-        kind,
-        start,
-        start + len(name) if start >= 0 else -1,
-        description=description if isinstance(description, str) else "",
-    )
+    return Mention(name, kind, start, start + len(name) if start >= 0 else -1, description=_description(one))
 
 
 def _fact(one: Mapping[str, Any], text: str, mentions: Mapping[Key, Mention], rules: ExtractionSettings) -> Fact:
@@ -139,6 +135,13 @@ def _text(one: Mapping[str, Any], key: str) -> str:
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise InvalidRequest(f"{key} holds a character that cannot be stored")
     return " ".join(value.split())
+
+
+def _description(one: Mapping[str, Any]) -> str:
+    """Return the description on one line, without what cannot be stored; it is never a reason to refuse."""
+    value = one.get("description")
+    clean = "".join(c for c in value if c != "\0" and not "\ud800" <= c <= "\udfff") if isinstance(value, str) else ""
+    return " ".join(clean.split())[:MAX_DESCRIPTION]
 
 
 def _label(one: Mapping[str, Any], allowed: tuple[str, ...], what: str) -> str:

@@ -130,3 +130,11 @@ select coalesce(sum(chunks), 0)::int from document where corpus_id = $1 and died
 select community_id, level, size, name, summary from community
 where corpus_id = $1 and born <= $2 and (died is null or died > $2)
 order by size desc, name collate "C", community_id limit $3;
+
+-- name: analyze_written
+-- Tell the planner about the rows that batches wrote.
+analyze (skip_locked) document, chunk, mention, fact;
+
+-- name: analyze_derived
+-- Tell the planner about the rows that were derived.
+analyze (skip_locked) entity, relation;

@@ -36,8 +36,9 @@ from run r join event e using (run_id) join corpus c on c.corpus_id = r.corpus_i
 where r.run_id = $1 and e.seq > r.published_seq order by e.seq limit $2;
 
 -- name: published
--- Remember how far the stream is.
-update run set published_seq = greatest(published_seq, $2) where run_id = $1;
+-- Remember how far the stream is. Not worth a flush to disk: what a crash forgets is published again, to no effect.
+update run set published_seq = greatest(published_seq, $2) where run_id = $1
+returning set_config('synchronous_commit', 'off', true);
 
 -- name: expire
 -- Remove runs that ended more than $2 days ago, with their batches and events, and remember the position reached.

@@ -82,8 +82,8 @@ select 'dense', v.rows, v.total from vector_total($3, $2) as v;
 select v.rows, v.total from vector_total($2, $1) as v;
 
 -- name: violations
--- What must not be, looked for where the number changed something: entities without a live mention, live mentions of dead
--- chunks, live relations to dead entities, entities that are live twice.
+-- What must not be, looked for where the number changed something: entities without a live mention, dead chunks that are
+-- mentioned, dead entities that are related, entities that are live twice.
 with touched as materialized (
     select entity_no from mention where corpus_id = $1 and (born = $2 or died = $2)
     union select entity_no from entity where corpus_id = $1 and (born = $2 or died = $2)
@@ -97,15 +97,19 @@ select
     (select count(*) from live where not exists (
         select 1 from mention m where m.corpus_id = $1 and m.entity_no = live.entity_no and m.died is null
     )) as without_mention,
-    (select count(*) from mention m where m.corpus_id = $1 and m.born = $2 and m.died is null and not exists (
-        select 1 from chunk c where c.corpus_id = $1 and c.chunk_id = m.chunk_id and c.died is null
+    (select count(*) from (
+        select distinct chunk_id from mention where corpus_id = $1 and born = $2 and died is null
+    ) as named where not exists (
+        select 1 from chunk c where c.corpus_id = $1 and c.chunk_id = named.chunk_id and c.died is null
     )) + (select count(*) from chunk c
         join mention m on m.corpus_id = $1 and m.chunk_id = c.chunk_id and m.died is null and m.born < $2
         where c.corpus_id = $1 and c.died = $2
     ) as stray_mentions,
-    (select count(*) from relation r where r.corpus_id = $1 and r.born = $2 and r.died is null and not (
-        exists (select 1 from entity e where e.corpus_id = $1 and e.entity_no = r.source_no and e.died is null)
-        and exists (select 1 from entity e where e.corpus_id = $1 and e.entity_no = r.target_no and e.died is null)
+    (select count(*) from (
+        select source_no as entity_no from relation where corpus_id = $1 and born = $2 and died is null
+        union select target_no from relation where corpus_id = $1 and born = $2 and died is null
+    ) as ends where not exists (
+        select 1 from entity e where e.corpus_id = $1 and e.entity_no = ends.entity_no and e.died is null
     )) + (select count(*) from ended
         join relation r on r.corpus_id = $1 and r.died is null
             and (r.source_no = ended.entity_no or r.target_no = ended.entity_no)

@@ -28,7 +28,8 @@ class OpenAIStub:
     """What the server does and has seen; change the first group while it runs.
 
     `seconds` is how long each request takes. `fail_next` are statuses that the next requests get instead of an
-    answer; `retry_after` goes with them. `refused_formats` are response formats it does not know. `garbage` maps a
+    answer; `retry_after` goes with them. `refused_formats` are response formats it does not know;
+    `refuses_temperature` is what reasoning models do. `garbage` maps a
     piece of a chat request's last message to the raw text it is answered with. `key` is the only API key it takes, or
     empty for any.
 
@@ -39,6 +40,7 @@ class OpenAIStub:
     fail_next: list[int] = field(default_factory=list[int])
     retry_after: str = ""
     refused_formats: frozenset[str] = frozenset()
+    refuses_temperature: bool = False
     garbage: dict[str, str] = field(default_factory=dict[str, str])
     finish_reason: str = "stop"
     key: str = ""
@@ -89,6 +91,8 @@ class OpenAIStub:
     def _chat(self, request: dict[str, Any]) -> tuple[int, Any]:
         if request.get("response_format", {}).get("type", "text") in self.refused_formats:
             return 400, _error("response_format is not supported")
+        if self.refuses_temperature and "temperature" in request:
+            return 400, _error("temperature is not supported")
         self.messages.append(request["messages"])
         text = "\n".join(request["messages"][-1]["content"].split("\n")[1:-1])  # without the two lines of the fence
         self.texts[text] += 1

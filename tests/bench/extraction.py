@@ -39,9 +39,8 @@ def main() -> None:
     found = [extract(text) for text in passages]
     mentions, facts = (sum(len(getattr(one, part)) for one in found) / len(found) for part in ("mentions", "facts"))
     print(f"passages      {mentions:.1f} mentions and {facts:.2f} relations each")
-    print(
-        f"extraction    {rate(lambda texts: [extract(text) for text in texts], passages):,.0f} passages/s a core   (target: 3,000)"
-    )
+    speed = rate(lambda texts: [extract(text) for text in texts], passages)
+    print(f"extraction    {speed:,.0f} passages/s a core   (target: 3,000)")
     print(f"hash vectors  {rate(hash_vectors, questions):,.0f} questions/s a core   (target: 20,000)")
     stated = [(text, fact) for text, one in zip(passages, found, strict=True) for fact in one.facts]
     for text, fact in random.Random(1).sample(stated, count):

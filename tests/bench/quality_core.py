@@ -134,8 +134,8 @@ def snapshot(texts: list[tuple[str, str]], found: list[Found]) -> Snapshot:
 
 def wordllama() -> Callable[[list[str]], np.ndarray[Any, np.dtype[np.float32]]] | None:
     try:
-        from wordllama import WordLlama
         import wordllama as package
+        from wordllama import WordLlama
     except ImportError:
         return None
     model = WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
@@ -194,9 +194,8 @@ def table(name: str, title: str, view: Snapshot, asked: list[Question], vectors:
             pair = (recall(hits, question.gold, 2), recall(hits, question.gold, 5))
             results.setdefault(ranking, []).append(pair)
     ms = (time.perf_counter() - started) * 1000 / len(asked)
-    print(
-        f"\n{name}, {title}: {len(view.chunk_ids)} passages, {len(view.graph.entities)} entities, {ms:.1f} ms a question"
-    )
+    size = f"{len(view.chunk_ids)} passages, {len(view.graph.entities)} entities"
+    print(f"\n{name}, {title}: {size}, {ms:.1f} ms a question")
     for ranking, pairs in results.items():
         at2, at5 = np.mean(pairs, axis=0) * 100
         print(f"  {ranking:24} R@2 {at2:5.1f}   R@5 {at5:5.1f}")

@@ -19,6 +19,7 @@ from pipeline.ingest.embed import Embedding, embed_texts
 from pipeline.ingest.extract import extract_texts
 from pipeline.ingest.hashing import hash_vectors
 from pipeline.ingest.offline import extract
+from pipeline.ingest.summaries import Topic
 from pipeline.testing.doubles import MemoryCache
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.graph import Extraction
@@ -92,6 +93,14 @@ async def test_an_endpoint_without_schemas_is_asked_otherwise_and_remembered(
     found = await extractor.extract([TEXT, TEXT], Deadline.after(30))
     assert all(isinstance(one, Extraction) for one in found)
     assert stub.calls["/v1/chat/completions"] == 4
+
+
+async def test_a_model_that_takes_no_temperature_is_asked_without_it(stub: OpenAIStub, client: AsyncOpenAI) -> None:
+    """With the schema again; the refusals are paid for once."""
+    stub.refuses_temperature = True
+    found = await reader(client).extract([TEXT, TEXT], Deadline.after(30))
+    assert all(isinstance(one, Extraction) for one in found)
+    assert stub.calls["/v1/chat/completions"] == 5
 
 
 @pytest.mark.parametrize("raw", ["", "not json", "[]", '{"entities": 5}', "```\n```", "{" * 5000])
@@ -220,9 +229,10 @@ async def test_a_cancelled_embedding_run_never_pays_twice(stub: OpenAIStub, clie
     assert sum(count > 1 for count in stub.texts.values()) <= 2 * 128
 
 
-async def test_a_summary_is_one_line_of_text(client: AsyncOpenAI) -> None:
-    """From the names and relations it is given."""
-    summary = await OpenAISummariser(client, "writer-1").summarise(
-        "Acme", ["Acme", "Beta"], ["Acme ACQUIRED Beta"], Deadline.after(30)
-    )
-    assert "Acme ACQUIRED Beta" in summary and "\n" not in summary
+async def test_summaries_are_one_line_each_and_fail_one_by_one(stub: OpenAIStub, client: AsyncOpenAI) -> None:
+    """From the members that the model is told of."""
+    stub.garbage = {"Gamma": ""}
+    topics = [Topic(2, ("Acme: a company", "Beta")), Topic(1, ("Gamma",))]
+    good, bad = await OpenAISummariser(client, "writer-1").summarise(topics, Deadline.after(30))
+    assert isinstance(good, str) and "Acme: a company" in good and "\n" not in good
+    assert isinstance(bad, ModelError)

@@ -99,7 +99,7 @@ def test_a_question_without_names_and_an_empty_corpus_have_no_seeds() -> None:
 
 
 def test_a_seed_weighs_by_the_chunks_that_hold_its_rarest_word() -> None:
-    """`first` is mentioned as a name once and stands in two chunks; `Norway` is mentioned by three and stands in three."""
+    """`first` is mentioned as a name once, but stands in two chunks."""
     first, norway, skien = question_seeds("first Norway Skien", LIBRARY)
     assert (first.weight, norway.weight, skien.weight) == (1 / 2, 1 / 3, 1 / 2)
 

@@ -97,6 +97,13 @@ def test_an_entity_that_breaks_a_rule_is_left_out_with_a_warning(candidate: Any,
     assert len(found.warnings) == 1 and problem in found.warnings[0]
 
 
+def test_a_description_is_cleaned_and_never_a_reason_to_refuse() -> None:
+    """It goes into the database as it comes out of here."""
+    found = read(entities=[entity("Acme", description="A\0 b\ud800\nc" + "x" * 2000), entity("Beta", description=7)])
+    assert [len(one.description) for one in found.mentions] == [1000, 0]
+    assert found.mentions[0].description.startswith("A b cx")
+
+
 def test_a_country_is_no_pronoun() -> None:
     """`US` is a name; `us` is not."""
     found = validated({"entities": [entity("US"), entity("us")]}, "The US told us.", OPEN)
