@@ -115,7 +115,6 @@ class Accounting(Protocol):
         """Return how many chunks the generation in the making will have."""
         ...
 
-
     async def analyze_written(self, tx: Tx) -> None:
         """Refresh the planner's statistics about what batches write."""
         ...

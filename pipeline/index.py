@@ -26,7 +26,7 @@ from pipeline.plan import Known, Plan, batches, plan
 from pipeline.ports import FencedTx
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from pipeline.runs import Work
-from schemas.documents import DocumentOutcome, Outcome, Source
+from schemas.documents import DocumentOutcome, Outcome
 from schemas.events import Documents, Planned, Progress, Promoted, Unchanged
 from schemas.graph import Community
 from schemas.manifest import OverrideRequest
@@ -122,7 +122,9 @@ class Indexer:
         collection = await building.ensure_collection(tx, corpus, recipe.embedding, recipe.dimension)
         await building.remove_documents(tx, corpus, number, todo.removed)
         await building.accounting.set_result(
-            tx, work.lease.run_id, {"collection": collection, "dimension": recipe.dimension, "embedding": recipe.embedding}
+            tx,
+            work.lease.run_id,
+            {"collection": collection, "dimension": recipe.dimension, "embedding": recipe.embedding},
         )
         settings = payload.settings.model_dump(mode="json")
         units = [batch_payload(payload.corpus, number, collection, settings, items) for items in batches(todo.to_do)]
@@ -241,18 +243,19 @@ def draft_of(
         graph_id=f"{payload.corpus}-{lease.generation}",
         policy=policy_of(settings),
         embedding=result["embedding"],
+        provider=settings.embedding,
         extraction=recipe.extraction,
         analyzer=ANALYZER,
         outcomes=outcomes,
-        extracted=Extracted(
-            sums["selected"], sums["attempted"], sums["succeeded"], sums["failed"], sums["truncated"]
-        ),
+        extracted=Extracted(sums["selected"], sums["attempted"], sums["succeeded"], sums["failed"], sums["truncated"]),
         input_tokens=sums["input_tokens"],
         output_tokens=sums["output_tokens"],
         modularity=result.get("modularity"),
         sparse=settings.graph_indexing.sparse,
         paid=recipe.paid,
-        override=OverrideRequest(actor=payload.actor, reason=payload.reason) if payload.actor or payload.reason else None,
+        override=OverrideRequest(actor=payload.actor, reason=payload.reason)
+        if payload.actor or payload.reason
+        else None,
     )
 
 
@@ -271,7 +274,9 @@ def _documents(result: BatchResult) -> Documents:
     plain = (Outcome.INDEXED, Outcome.UNCHANGED)
     return Documents(
         counts=dict(Counter(str(o.outcome) for o in result.outcomes)),
-        notable=tuple((o.document_id, str(o.outcome), o.reason) for o in result.outcomes if o.outcome not in plain)[:NOTABLE],
+        notable=tuple((o.document_id, str(o.outcome), o.reason) for o in result.outcomes if o.outcome not in plain)[
+            :NOTABLE
+        ],
         chunks=sum(o.chunks for o in result.outcomes if o.outcome is Outcome.INDEXED),
         input_tokens=result.telemetry["input_tokens"],
         output_tokens=result.telemetry["output_tokens"],

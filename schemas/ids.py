@@ -68,7 +68,9 @@ def identity_key(name: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", name).lower()
     if not folded.isascii():
-        folded = "".join(c if unicodedata.category(c)[0] == "L" or unicodedata.category(c) == "Nd" else " " for c in folded)
+        folded = "".join(
+            c if unicodedata.category(c)[0] == "L" or unicodedata.category(c) == "Nd" else " " for c in folded
+        )
     else:
         folded = "".join(c if c.isalnum() else " " for c in folded)
     words = folded.split()

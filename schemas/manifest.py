@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from schemas.query import Wire
+from schemas.settings import EmbeddingSettings
 
 
 class StoreCheck(Wire):
@@ -49,7 +50,8 @@ class Manifest(Wire):
 
     `collection` is the physical dense collection, `graph_id` the graph of this generation; both are resolved here, once.
     `stores` is keyed by `documents`, `chunks`, `dense`, `mentions`, `facts`, `entities`, `relations`, `memberships`.
-    `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints.
+    `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints;
+    `provider` is what made the vectors, so that it can embed questions while the corpus moves to another.
     """
 
     corpus: str
@@ -60,6 +62,7 @@ class Manifest(Wire):
     graph_id: str
     policy: str
     embedding: str
+    provider: EmbeddingSettings = EmbeddingSettings()
     extraction: str
     analyzer: str
     stores: dict[str, StoreCheck]

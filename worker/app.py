@@ -93,7 +93,7 @@ class Sapwood:
         found = await self.create_corpus(corpus, settings)
         if not made and not await self.sources(corpus):
             raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
-        self.services.models.embedding(found.settings)
+        self.services.models.embedding(found.settings.embedding)
         await self.services.models.extractor(found.settings)
         payload = IndexPayload(
             corpus=corpus,
@@ -182,7 +182,7 @@ class Sapwood:
 
     async def generations(self, corpus: str) -> list[dict[str, Any]]:
         """Return all generations of a corpus, newest first."""
-        found = await self.services.generations.listing((await self.corpus(corpus)).corpus_id, _soon())
+        found = await self.services.generations.list((await self.corpus(corpus)).corpus_id, _soon())
         return [
             {**asdict(one), "manifest": one.manifest.model_dump(mode="json") if one.manifest else None} for one in found
         ]
@@ -190,9 +190,7 @@ class Sapwood:
     async def communities(self, corpus: str, limit: int = 100) -> Sequence[dict[str, Any]]:
         """Return the communities of the current generation, largest first."""
         async with self.services.pins.pin(self.tenant, corpus, _soon()) as pinned:
-            return await self.services.corpora.communities(
-                pinned.corpus_id, pinned.manifest.generation, limit, _soon()
-            )
+            return await self.services.corpora.communities(pinned.corpus_id, pinned.manifest.generation, limit, _soon())
 
     async def rollback(self, corpus: str, number: int) -> int:
         """Publish a retained earlier generation again and return its new number."""
@@ -230,7 +228,9 @@ class Sapwood:
 
 
 @asynccontextmanager
-async def open_sapwood(settings: WorkerSettings | None = None, tenant: str = "default") -> AsyncGenerator[Sapwood, None]:
+async def open_sapwood(
+    settings: WorkerSettings | None = None, tenant: str = "default"
+) -> AsyncGenerator[Sapwood, None]:
     """Open the application; embedded servers are started where the settings name no others.
 
     Raises:

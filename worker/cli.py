@@ -18,7 +18,7 @@ from pipeline.errors import (
     RunCancelled,
     SapwoodError,
 )
-from schemas.query import QueryRequest, Strategy
+from schemas.query import Strategy
 from worker import operations, show
 from worker.app import Sapwood, open_sapwood
 from worker.changes import apply_changes

@@ -138,7 +138,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             snapshots,
             dense,
             PostgresChunks(pool),
-            lambda _, corpus_settings: models.embedding(corpus_settings),
+            lambda manifest, _: models.embedding(manifest.provider),
             ResultCache(),
         )
         collector, corpora, promotions = PostgresCollector(pool), PostgresCorpora(pool), Promotions()
@@ -213,7 +213,8 @@ async def openai_client(stack: AsyncExitStack, settings: WorkerSettings) -> Call
 def no_endpoint() -> AsyncOpenAI:
     """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
     raise ConfigurationError(
-        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
+        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, "
+        "and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
     )
 
 
@@ -235,8 +236,6 @@ def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Mo
         },
         lambda wanted: OpenAISummariser(client(), wanted.model or settings.openai_model),
     )
-
-
 
 
 def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:

@@ -75,7 +75,9 @@ def prepare(work: Path, folder: str | None) -> Path:
 @asynccontextmanager
 async def worker_process() -> AsyncGenerator[Process, None]:
     """Run `sapwood worker` beside us, and end it with SIGTERM."""
-    async with await anyio.open_process([sys.executable, "-m", "worker", "worker"], stdout=None, stderr=None) as process:
+    async with await anyio.open_process(
+        [sys.executable, "-m", "worker", "worker"], stdout=None, stderr=None
+    ) as process:
         try:
             yield process
         finally:

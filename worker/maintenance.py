@@ -11,7 +11,7 @@ import anyio
 import structlog
 
 from pipeline.deadline import Deadline
-from pipeline.errors import DeadlineExceeded, DependencyError, NotFound
+from pipeline.errors import DeadlineExceeded, DependencyError, SapwoodError
 from pipeline.generations.pins import LEASE
 from schemas.ids import CorpusId
 from schemas.manifest import Manifest
@@ -103,9 +103,7 @@ async def keep_pins(pins: Pins) -> None:
     await every(LEASE / 3, "pins", lambda: pins.renew(Deadline.after(LEASE / 3)))
 
 
-async def look_after(
-    promotions: Promotions, manifests: Manifests, snapshots: Snapshots, indexes: Indexes
-) -> None:
+async def look_after(promotions: Promotions, manifests: Manifests, snapshots: Snapshots, indexes: Indexes) -> None:
     """Warm the snapshot of each promoted generation, and see to its dense index, until cancelled."""
     while True:
         corpus, number = await promotions.next()
@@ -113,7 +111,7 @@ async def look_after(
             await snapshots.warm(corpus, number)
             manifest = await manifests.manifest(corpus, number, Deadline.after(CALL))
             await indexes.ensure_index(manifest, Deadline.after(INDEX_SECONDS))
-        except (DependencyError, DeadlineExceeded, NotFound) as error:
+        except SapwoodError as error:  # whatever it is, the next query meets it too, and says so
             _log.warning("maintenance.promoted", error=str(error))
 
 

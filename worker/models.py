@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-
 from pipeline.errors import ConfigurationError
 from pipeline.ingest.embed import Embedding, EmbeddingProvider, choose
 from pipeline.ingest.summaries import Summariser
@@ -28,9 +27,8 @@ class Models:
         self._embeddings: dict[EmbeddingSettings, Embedding] = {}
         self._extractors: dict[ExtractionSettings, Extractor | None] = {}
 
-    def embedding(self, settings: CorpusSettings) -> Embedding:
+    def embedding(self, wanted: EmbeddingSettings) -> Embedding:
         """Return the embedding. Raises ConfigurationError naming the field."""
-        wanted = settings.embedding
         if wanted not in self._embeddings:
             self._embeddings[wanted] = choose(wanted.provider, self._embedding_builders(wanted))
         return self._embeddings[wanted]
@@ -51,5 +49,3 @@ class Models:
         if settings.graph_indexing.summaries == "offline":
             return None
         return self._summariser_builder(settings.extraction)
-
-

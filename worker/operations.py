@@ -169,5 +169,3 @@ async def cancel(sapwood: Sapwood, run_id: str, reason: str, *, json: bool) -> i
 def run_worker_process() -> int:
     """Work until SIGTERM or SIGINT."""
     return anyio.run(supervise, load())
-
-

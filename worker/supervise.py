@@ -9,6 +9,8 @@ from worker.compose import open_services
 from worker.maintenance import collect_garbage, keep_pins, look_after
 from worker.process import lanes, run_worker
 from worker.settings import WorkerSettings
+
+
 async def supervise(settings: WorkerSettings) -> int:
     """Work until SIGTERM or SIGINT; return 0 once everything under way is handed back."""
     log.configure(settings.log_format, settings.log_level, settings.secrets)

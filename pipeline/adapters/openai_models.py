@@ -188,7 +188,7 @@ async def _chat(
 ) -> _Answer:
     timeout = deadline.budget(CALL_CAP)
     with translated("extraction.model"):
-        # As extra body, the schema is sent as it is: else the client walks through it, for a third of a call's own time.
+        # As extra body the schema is sent as it is; else the client walks through it, a third of its time for a call.
         completion = await client.chat.completions.create(
             model=model, messages=cast("Any", messages), extra_body=options, timeout=timeout
         )

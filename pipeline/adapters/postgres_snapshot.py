@@ -30,6 +30,7 @@ ROWS_PAGE = 262_144
 _LAST_ID = (1 << 63) - 1
 _ID = np.dtype(">i8")
 _CHUNK = np.dtype([("chunk_id", ">i8"), ("ordinal", ">i4"), ("length", ">i4")])
+_LINK = np.dtype([("chunk_id", ">i8"), ("entity_no", ">i8"), ("about", ">i2")])
 _PAIR = np.dtype([("one", ">i8"), ("two", ">i8")])
 _RELATION = np.dtype([("source", ">i8"), ("target", ">i8"), ("weight", ">f4")])
 
@@ -97,7 +98,7 @@ async def _chunks(tx: Tx, span: tuple[CorpusId, int, int], size: int) -> tuple[C
         pages.append(await tx.fetchrow(_SQL["born_chunks"], *span, *page))
         pairs.append(await tx.fetchval(_SQL["born_mentions"], *span, *page))
     numbers = _numbers([page["numbers"] for page in pages], _CHUNK)
-    links = _numbers(pairs, _PAIR)
+    links = _numbers(pairs, _LINK)
     # Equal names become one object: there are many more chunks than documents.
     names: dict[str, str] = {}
     chunks = ChunkRows(
@@ -107,7 +108,8 @@ async def _chunks(tx: Tx, span: tuple[CorpusId, int, int], size: int) -> tuple[C
         length=numbers["length"].astype(np.int32),
         terms=[terms for page in pages for terms in page["terms"]],
     )
-    return chunks, MentionRows(links["one"].astype(np.int64), links["two"].astype(np.int64))
+    about = links["about"].astype(np.bool_)
+    return chunks, MentionRows(links["chunk_id"].astype(np.int64), links["entity_no"].astype(np.int64), about)
 
 
 def _pages(rows: int, size: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.generations.gate import Extracted, Policy, Sparse
 from schemas.ids import CorpusId, RunId
 from schemas.manifest import Manifest, OverrideRequest, SparseOverride, StoreCheck
+from schemas.settings import EmbeddingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Draft:
     graph_id: str
     policy: Policy
     embedding: str
+    provider: EmbeddingSettings
     extraction: str
     analyzer: str
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
@@ -60,6 +62,7 @@ def manifest(
         graph_id=draft.graph_id,
         policy=draft.policy,
         embedding=draft.embedding,
+        provider=draft.provider,
         extraction=draft.extraction,
         analyzer=draft.analyzer,
         stores=figures.stores,

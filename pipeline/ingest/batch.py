@@ -29,7 +29,7 @@ from schemas.documents import Chunk, DocumentOutcome, Item, Outcome, Source, Sou
 from schemas.graph import Extraction, Mention
 from schemas.ids import CorpusId, text_hash
 from schemas.payloads import BatchPayload
-from schemas.settings import CorpusSettings
+from schemas.settings import CorpusSettings, EmbeddingSettings
 from schemas.settings import recipe as recipe_of
 
 COUNTERS = ("selected", "attempted", "succeeded", "failed", "truncated", "input_tokens", "output_tokens")
@@ -38,7 +38,7 @@ COUNTERS = ("selected", "attempted", "succeeded", "failed", "truncated", "input_
 class Models(Protocol):
     """Gives the models that a corpus's settings name. Raises ConfigurationError where one cannot be had."""
 
-    def embedding(self, settings: CorpusSettings) -> Embedding:
+    def embedding(self, wanted: EmbeddingSettings) -> Embedding:
         """Return the embedding; the same one for the same settings."""
         ...
 
@@ -109,7 +109,7 @@ class BatchPipeline:
 
     async def recipe(self, settings: CorpusSettings, deadline: Deadline) -> Recipe:
         """Return what documents of a corpus with these settings are made with; may ask the embedding for its width."""
-        embedding, extractor = self._models.embedding(settings), await self._models.extractor(settings)
+        embedding, extractor = self._models.embedding(settings.embedding), await self._models.extractor(settings)
         if embedding.dimension is None:
             await embedding.embed(["width"], deadline)
         extraction = extractor.fingerprint if extractor else "none"
@@ -144,7 +144,9 @@ class BatchPipeline:
         prepared = await self._prepared(fresh, payload.settings, sorting)
         rows, telemetry = await self._rows(corpus, prepared, payload.settings, recipe, deadline)
         for row in rows:
-            sorting.outcomes[row.document_id] = DocumentOutcome(row.document_id, Outcome.INDEXED, chunks=len(row.chunks))
+            sorting.outcomes[row.document_id] = DocumentOutcome(
+                row.document_id, Outcome.INDEXED, chunks=len(row.chunks)
+            )
         outcomes = [sorting.outcomes[item.document_id] for item in payload.items]
         stays = (Outcome.INDEXED, Outcome.UNCHANGED)
         gone = [o.document_id for o in outcomes if o.outcome not in stays and o.document_id in known]
@@ -205,7 +207,7 @@ class BatchPipeline:
         vectors, tokens = await embed_texts(
             self._cache,
             corpus,
-            self._models.embedding(settings),
+            self._models.embedding(settings.embedding),
             texts,
             [text_hash(text) for text in texts],
             self._calls,
@@ -293,9 +295,7 @@ def _document_rows(
     )
 
 
-def mentions_of(
-    document: Prepared, chunk: Chunk, extraction: Extraction, settings: CorpusSettings
-) -> list[Mention]:
+def mentions_of(document: Prepared, chunk: Chunk, extraction: Extraction, settings: CorpusSettings) -> list[Mention]:
     """Return the mentions of a chunk: those in its text, and the title and headings above it where they are wanted."""
     if not settings.graph_indexing.title_entities:
         return list(extraction.mentions)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from pathspec import GitIgnoreSpec
+from pathspec import GitIgnoreSpec, Pattern
 
-from pipeline.errors import DocumentError, NotFound, Refused
+from pipeline.errors import DocumentError, InvalidRequest, NotFound, Refused
 from pipeline.ingest import formats
 from schemas.documents import Source, SourceKind
 
@@ -25,6 +26,7 @@ MAX_BYTES = 20 * 1024 * 1024
 """Bytes that one document may have."""
 
 _NEVER = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "__pycache__", "node_modules"})
+_MAX_STARS = 10  # each may cost a pass over the name
 _PROBE = 8192
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = (
@@ -113,6 +115,25 @@ def show(path: str) -> str:
     return unicodedata.normalize("NFC", escape(path).replace("%25", "%"))
 
 
+def globs(lines: Iterable[str], *, strict: bool = False) -> GitIgnoreSpec:
+    """Return patterns in gitignore's syntax; one that is none is left out, as git does it, or refused.
+
+    Raises:
+        InvalidRequest: `strict`, and a line is no pattern.
+    """
+    patterns: list[Pattern] = []
+    for line in lines:
+        try:
+            if line.count("*") > _MAX_STARS:
+                raise ValueError("too many stars")
+            # One backend everywhere: the library takes another where it finds one installed.
+            patterns += GitIgnoreSpec.from_lines([line], backend="simple").patterns
+        except (ValueError, re.error) as error:
+            if strict:
+                raise InvalidRequest(f"not a glob: {line!r}") from error
+    return GitIgnoreSpec(patterns, backend="simple")
+
+
 @dataclass(frozen=True, slots=True)
 class _Selection:
     include: GitIgnoreSpec | None
@@ -121,14 +142,15 @@ class _Selection:
 
     @classmethod
     def of(cls, source: Source) -> _Selection:
-        include = GitIgnoreSpec.from_lines(source.include) if source.include else None
+        include = globs(source.include, strict=True) if source.include else None
         hidden = any(part.startswith(".") for glob in source.include for part in glob.lstrip("!").split("/"))
-        return cls(include, GitIgnoreSpec.from_lines(source.exclude), hidden)
+        return cls(include, globs(source.exclude, strict=True), hidden)
 
     def enters(self, path: str) -> bool:
-        return not self.exclude.match_file(path + "/")
+        return not self.exclude.match_file(_matchable(path) + "/")
 
     def takes(self, path: str) -> bool:
+        path = _matchable(path)
         return not self.exclude.match_file(path) and (self.include is None or self.include.match_file(path))
 
 
@@ -201,7 +223,7 @@ class _Walk:
         if is_folder:
             return (f"{shown}/", f"{place}/", ignores) if self.selection.enters(shown) else None
         if entry.is_symlink():
-            if not self.selection.exclude.match_file(shown):
+            if not self.selection.exclude.match_file(_matchable(shown)):
                 self.links.append((shown, place, ignores))
         elif self.selection.takes(shown):
             try:
@@ -224,7 +246,7 @@ class _Walk:
             ) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return ignores
-                return (*ignores, (name, GitIgnoreSpec.from_lines(file.read(_PROBE * 32).splitlines())))
+                return (*ignores, (name, globs(file.read(_PROBE * 32).splitlines())))
         except OSError:
             return ignores
 
@@ -235,10 +257,15 @@ class _Walk:
 def _ignored(path: str, is_folder: bool, ignores: _Ignores) -> bool:
     """Whether git would ignore this: the innermost file that says anything decides."""
     for folder, spec in reversed(ignores):
-        verdict = spec.check_file(path[len(folder) :] + ("/" if is_folder else "")).include
+        verdict = spec.check_file(_matchable(path[len(folder) :]) + ("/" if is_folder else "")).include
         if verdict is not None:
             return verdict
     return False
+
+
+def _matchable(path: str) -> str:
+    """Return the path as patterns can be matched with it: a byte that is no UTF-8 is a question mark."""
+    return path.encode("utf-8", "replace").decode()
 
 
 def _found(name: str, locator: str, path: str, info: os.stat_result, max_bytes: int) -> Found:

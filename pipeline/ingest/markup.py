@@ -13,10 +13,44 @@ from schemas.documents import Heading
 
 _HIDDEN = frozenset({"script", "style", "template", "svg", "head", "object"})
 _BLOCKS = frozenset(
-    """
-    address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer
-    form header hr html li main menu nav ol p pre section summary table tbody tfoot thead tr ul
-    """.split()  # noqa: SIM905
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dialog",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hr",
+        "html",
+        "li",
+        "main",
+        "menu",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "tfoot",
+        "thead",
+        "tr",
+        "ul",
+    ]
 )
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _OPENS_BODY = frozenset({"body", "frameset"}) | _HEADINGS | (_BLOCKS - {"html"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import anyio.to_thread
@@ -37,8 +38,15 @@ def extract(text: str) -> Extraction:
 
 def carried(title: str, headings: Sequence[str]) -> list[Mention]:
     """Return a document's title and the headings above a chunk as entities of that chunk, typed as in any text."""
-    origins = {heading.strip(): MentionOrigin.HEADING for heading in headings} | {title.strip(): MentionOrigin.TITLE}
+    origins = {heading.strip(): MentionOrigin.HEADING for heading in headings}
+    origins |= dict.fromkeys((*_aliases(title), title.strip()), MentionOrigin.TITLE)
     return [Mention(name, type_of(name), origin=origin) for name, origin in origins.items() if name]
+
+
+def _aliases(title: str) -> list[str]:
+    """Return the short forms of a title: `Lilu` of `Lilu (mythology)`, `Bath` of `Bath, Somerset`."""
+    plain = re.sub(r"\s*\([^()]*\)\s*$", "", title).strip()
+    return [plain, plain.partition(", ")[0].strip()]
 
 
 class OfflineExtractor:

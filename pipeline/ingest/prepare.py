@@ -98,6 +98,10 @@ class Preparer:
             for _ in range(self._limits.processes):
                 group.start_soon(self._ask, b"")
 
+    def processes(self) -> list[int]:
+        """Return the process ids of the children that run now."""
+        return list(self._all)
+
     async def prepare(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
         """Return for each document, in order, what it became or why it cannot be read.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pipeline.errors import InvalidRequest, NotFound, Refused
-from pipeline.ingest.folders import MAX_BYTES, Found, escape, list_file, list_folder, read_file, show
+from pipeline.ingest.folders import MAX_BYTES, Found, escape, globs, list_file, list_folder, read_file, show
 from pipeline.ingest.triples import looks_like_triples, scan
 from pipeline.ingest.urls import normalised
 from schemas.documents import DocumentOutcome, Item, Outcome, Source, SourceKind
@@ -31,9 +31,10 @@ def make_source(text: str, include: Sequence[str] = (), exclude: Sequence[str] =
     Raises:
         InvalidRequest: neither; NotFound: no such path; Refused: a URL that a rule forbids.
     """
-    globs = tuple(include), tuple(exclude)
+    patterns = tuple(include), tuple(exclude)
+    globs([*include, *exclude], strict=True)
     if "://" in text:
-        return Source(SourceKind.URL, normalised(text), *globs)
+        return Source(SourceKind.URL, normalised(text), *patterns)
     path = os.path.abspath(os.path.expanduser(text.removeprefix(_FORCED)))
     if not _storable(path):
         raise InvalidRequest("a source's path must be UTF-8 without control characters")
@@ -42,12 +43,12 @@ def make_source(text: str, include: Sequence[str] = (), exclude: Sequence[str] =
     if os.path.isdir(path):
         if text.startswith(_FORCED):
             raise InvalidRequest(f"a folder is no triples file: {path}")
-        return Source(SourceKind.FOLDER, path, *globs)
+        return Source(SourceKind.FOLDER, path, *patterns)
     if not os.path.isfile(path):
         raise Refused(f"file rule: not a regular file: {path}")
     is_lines = path.endswith((".jsonl", ".ndjson"))
     triples = text.startswith(_FORCED) or (is_lines and looks_like_triples(_first_line(path)))
-    return Source(SourceKind.TRIPLES if triples else SourceKind.FILE, path, *globs)
+    return Source(SourceKind.TRIPLES if triples else SourceKind.FILE, path, *patterns)
 
 
 def list_sources(sources: Sequence[Source], max_bytes: int = MAX_BYTES) -> Listing:

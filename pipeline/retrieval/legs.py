@@ -23,7 +23,7 @@ from pipeline.retrieval.snapshot import Snapshot
 from pipeline.retrieval.walk import Limits, WalkResult, walk
 from schemas.ids import CorpusId
 from schemas.manifest import Manifest
-from schemas.query import QueryRequest
+from schemas.query import QueryRequest, Strategy
 from schemas.settings import CorpusSettings, GraphSearchSettings
 
 DEPTH = 50
@@ -141,11 +141,21 @@ class Legs:
         snapshot = await self._snapshot(deadline)
         return await self._in_thread(lambda: self._bm25(snapshot))
 
+    @property
+    def graph_follows_dense(self) -> bool:
+        """Whether the graph leg starts from the dense ranking.
+
+        A PageRank that is fused with that ranking does better from the names in the question alone.
+        """
+        return self.request.strategy is not Strategy.HYBRID or self._graph_settings().ranking == "walk"
+
     async def graph(self, near: Near | None, deadline: Deadline) -> Ranking:
         """Rank by the graph, from the dense ranking (made here if None) and, by PageRank, the names in the question."""
-        near = near or await self.dense(deadline)
-        snapshot = await self._snapshot(deadline)
         settings = self._graph_settings()
+        snapshot = await self._snapshot(deadline)
+        if not self.graph_follows_dense:
+            return await self._in_thread(lambda: self._ppr(snapshot, Ranking(()), settings))
+        near = near or await self.dense(deadline)
         if settings.ranking == "ppr":
             return await self._in_thread(lambda: self._ppr(snapshot, near, settings))
         candidates = await self._in_thread(lambda: self._walk(snapshot, near, settings))

@@ -128,7 +128,10 @@ class _Query:
                 async with anyio.create_task_group() as group:
                     if Leg.KEYWORD in wanted:
                         group.start_soon(self._leg, Leg.KEYWORD, lambda: legs.keyword(deadline), ended)
-                    if Leg.DENSE in wanted or Leg.GRAPH in wanted:
+                    if Leg.GRAPH in wanted and not legs.graph_follows_dense:
+                        group.start_soon(self._leg, Leg.GRAPH, lambda: legs.graph(None, deadline), ended)
+                        group.start_soon(self._leg, Leg.DENSE, lambda: legs.dense(deadline), ended)
+                    elif Leg.DENSE in wanted or Leg.GRAPH in wanted:
                         group.start_soon(self._dense_and_graph, legs, wanted, deadline, ended)
                     for _ in wanted:
                         await self._announce(await receive.receive())

@@ -110,10 +110,11 @@ select
         union select target_no from relation where corpus_id = $1 and born = $2 and died is null
     ) as ends where not exists (
         select 1 from entity e where e.corpus_id = $1 and e.entity_no = ends.entity_no and e.died is null
-    )) + (select count(*) from ended
-        join relation r on r.corpus_id = $1 and r.died is null
-            and (r.source_no = ended.entity_no or r.target_no = ended.entity_no)
-    ) as stray_relations,
+    )) + (select count(*) from ended where exists (
+        select 1 from relation r where r.corpus_id = $1 and r.source_no = ended.entity_no and r.died is null
+    )) + (select count(*) from ended where exists (
+        select 1 from relation r where r.corpus_id = $1 and r.target_no = ended.entity_no and r.died is null
+    )) as stray_relations,
     (select count(*) from live where versions > 1) as duplicates;
 
 -- name: community_figures

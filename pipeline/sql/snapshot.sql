@@ -29,8 +29,10 @@ where corpus_id = $1 and born > $2 and born <= $3 and (died is null or died > $3
     and chunk_id >= $4 and chunk_id <= $5;
 
 -- name: born_mentions
--- The mentions of the same page; they are born and die with their chunk.
-select coalesce(string_agg(int8send(chunk_id) || int8send(entity_no), ''::bytea), '')
+-- The mentions of the same page, and whether each was carried in from a title or heading; they die with their chunk.
+select coalesce(
+    string_agg(int8send(chunk_id) || int8send(entity_no) || int2send((origin <> 'text')::int::int2), ''::bytea), ''
+)
 from mention
 where corpus_id = $1 and born > $2 and born <= $3 and (died is null or died > $3)
     and chunk_id >= $4 and chunk_id <= $5;

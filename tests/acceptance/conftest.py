@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,16 @@ from tests.cli_driver import HANDBOOK, Cli, own_home
 
 
 @pytest.fixture(scope="session")
-def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """The command with one home for all; every test uses a corpus name of its own."""
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command as a process, with one home for all; every test uses a corpus name of its own."""
     with own_home(tmp_path_factory.mktemp("home")) as command:
         yield command
+
+
+@pytest.fixture(scope="session")
+def cli(user: Cli) -> Cli:
+    """The same command and home, run inside the test's process where another process would prove nothing more."""
+    return replace(user, inside=True)
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ def plain(done: Done, *named: str) -> None:
         assert word in " ".join((done.err + done.out).split()), done.err
 
 
-def test_bad_documents_are_accounted_for_and_the_rest_is_indexed(cli: Cli, folder: Path) -> None:
+def test_bad_documents_are_accounted_for_and_the_rest_is_indexed(user: Cli, folder: Path) -> None:
     """A corrupt PDF is one failed outcome with its reason, exit code 3; every other file is indexed."""
     (folder / "corrupt.pdf").write_bytes(b"%PDF-1.7\n" + bytes(range(256)) * 8 + b"\n%%EOF\n")
     (folder / "odd.md").write_bytes(b"# Odd\n\nThe \xff\xfe\x80 Kiln is located in Room 9.\n\x00\n")
     (folder / "empty.md").write_bytes(b"")
     before = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    done = cli.index("broken", folder, code=3)
+    done = user.index("broken", folder, code=3)
     assert done["state"] == "completed"
     notable = {entry["document"]: (entry["outcome"], entry["reason"]) for entry in done["documents"]}
     assert notable["corrupt.pdf"][0] == "failed"
@@ -30,7 +30,7 @@ def test_bad_documents_are_accounted_for_and_the_rest_is_indexed(cli: Cli, folde
     assert notable["empty.md"][0] == "empty"
     assert all(reason for outcome, reason in notable.values() if outcome != "removed")
     assert sum(done["outcomes"].values()) >= len([name for name in before if not name.startswith(("drafts/", ".git"))])
-    answer = cli.query("broken", "In which room is the Laser Cutter?")
+    answer = user.query("broken", "In which room is the Laser Cutter?")
     assert answer["hits"]
 
 
@@ -87,10 +87,10 @@ def test_a_configuration_error_stops_at_once_and_names_the_field(cli: Cli, varia
     assert "canary-secret" not in done.err + done.out
 
 
-def test_a_database_that_is_not_there_is_one_clear_line(cli: Cli) -> None:
+def test_a_database_that_is_not_there_is_one_clear_line(user: Cli) -> None:
     """Exit code 1; no address, no password, no traceback."""
     url = "postgresql://sapwood:canary-secret@127.0.0.1:9/sapwood"
-    done = cli.given(SAPWOOD_DATABASE_URL=url).ok("corpus", "list", code=1)
+    done = user.given(SAPWOOD_DATABASE_URL=url).ok("corpus", "list", code=1)
     plain(done)
     assert done.err.strip()
     assert "canary-secret" not in done.err + done.out

@@ -43,11 +43,11 @@ def test_events_of_a_corpus_resume_too(cli: Cli, folder: Path) -> None:
     assert later == [event for event in events if event["position"] > middle]
 
 
-def test_a_queued_index_and_query_are_done_by_a_worker(cli: Cli, folder: Path) -> None:
+def test_a_queued_index_and_query_are_done_by_a_worker(cli: Cli, user: Cli, folder: Path) -> None:
     """`--detach` only queues; a worker does it, answers a queued query, and hands over on SIGTERM with exit 0."""
     run = cli.index("detached", folder, "--detach")
     assert run["state"] == "queued"
-    worker = cli.start("worker")
+    worker = user.start("worker")
     try:
         events = cli.ok("events", run["run_id"], "--follow", "--json").lines
         assert events[-1]["body"]["type"] == "promoted"

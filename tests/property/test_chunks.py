@@ -14,7 +14,26 @@ from pipeline.ingest.parse import parse
 from schemas.settings import ChunkSettings
 
 SIZES = ChunkSettings(max_chars=400)
-WORDS = "ring bark root sap leaf branch heart grain knot twig crown trunk pith stem bud cone needle moss".split()
+WORDS = [
+    "ring",
+    "bark",
+    "root",
+    "sap",
+    "leaf",
+    "branch",
+    "heart",
+    "grain",
+    "knot",
+    "twig",
+    "crown",
+    "trunk",
+    "pith",
+    "stem",
+    "bud",
+    "cone",
+    "needle",
+    "moss",
+]
 
 
 def paragraph(rng: random.Random) -> str:
@@ -42,14 +61,19 @@ def test_an_edit_changes_a_bounded_number_of_chunks(kind: str, seed: int, at: in
     elif kind != "headings":
         edited.insert(at, paragraph(rng))
     before, after = (
-        {one.chunk_id for one in chunk(parse("x.md", join(version, kind).encode()), SIZES)} for version in (paragraphs, edited)
+        {one.chunk_id for one in chunk(parse("x.md", join(version, kind).encode()), SIZES)}
+        for version in (paragraphs, edited)
     )
     assert len(before) > 200
     assert len(before - after) <= 50
     assert len(after - before) <= 50
 
 
-@given(st.text(alphabet="ab \n#-=.>`手\u0301", max_size=3000), st.integers(50, 200), st.sampled_from(["md", "rst", "txt", "html"]))
+@given(
+    st.text(alphabet="ab \n#-=.>`手\u0301", max_size=3000),
+    st.integers(50, 200),
+    st.sampled_from(["md", "rst", "txt", "html"]),
+)
 @settings(max_examples=150, deadline=None)
 def test_spans_cover_any_text(text: str, limit: int, suffix: str) -> None:
     """Every chunk is an exact span within the limit; between two there is white space only."""

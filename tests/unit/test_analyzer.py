@@ -26,7 +26,7 @@ from pipeline.retrieval.analyzer import MAX_TOKEN, pack, term_hash, tokens, unpa
         ("2018 covid-19", ["2018", "covid", "19"]),
         ("हिन्दी", ["हिन्दी"]),
         ("<|endoftext|>", ["endoftext"]),
-        ("a/b x|y \"q\" @user", ["a", "b", "x", "y", "q", "user"]),
+        ('a/b x|y "q" @user', ["a", "b", "x", "y", "q", "user"]),
         ("_ ' ___", []),
     ],
 )

@@ -118,7 +118,9 @@ def test_equal_chunks_have_ids_of_their_own() -> None:
 def test_passages_are_chunks_as_they_are() -> None:
     """Ready-made facts and mentions stay with their passage; offsets are those of the passage."""
     passages = (
-        Passage("  Acme acquired Beta.", (Mention("Acme", "Entity", 2, 6),), (Fact("Acme", "E", "acquired", "Beta", "E"),)),
+        Passage(
+            "  Acme acquired Beta.", (Mention("Acme", "Entity", 2, 6),), (Fact("Acme", "E", "acquired", "Beta", "E"),)
+        ),
         Passage("Second."),
     )
     parsed = ParsedDocument("d", "d", "\n\n".join(p.text for p in passages), "x", passages=passages)
@@ -135,7 +137,9 @@ def test_a_passage_over_the_limit_is_split_with_its_facts() -> None:
     at = text.index("Beta")
     fact = Fact("Beta", "E", "praised", "Gamma", "E")
     passage = Passage(
-        text, (Mention("Acme", "E", 0, 4), Mention("Beta", "E", at, at + 4), Mention("Gamma", "E"), Mention("Delta", "E")), (fact,)
+        text,
+        (Mention("Acme", "E", 0, 4), Mention("Beta", "E", at, at + 4), Mention("Gamma", "E"), Mention("Delta", "E")),
+        (fact,),
     )
     pairs = chunk_passages(ParsedDocument("d", "d", text, "x", passages=(passage,)), SIZES)
     assert len(pairs) > 2

@@ -18,7 +18,8 @@ WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 def docx(*paragraphs: tuple[str, str], **parts: str) -> bytes:
     """Return a DOCX of (style, XML text) paragraphs."""
     body = "".join(
-        f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>' for style, text in paragraphs
+        f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+        for style, text in paragraphs
     )
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -91,9 +92,12 @@ def test_html_loses_no_text_however_deep(depth: int) -> None:
 
 def test_docx_keeps_every_character_and_tables() -> None:
     """`<`, `&` and markers are text; translated heading styles are known by their name."""
-    styles = f'<w:styles xmlns:w="{WORD}"><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>'
+    styles = (
+        f'<w:styles xmlns:w="{WORD}"><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>'
+    )
     parsed = parse(
-        "x.docx", docx(("berschrift1", "Kopf"), ("", "a &lt; b &amp;&amp; &lt;|endoftext|&gt;"), **{"word/styles.xml": styles})
+        "x.docx",
+        docx(("berschrift1", "Kopf"), ("", "a &lt; b &amp;&amp; &lt;|endoftext|&gt;"), **{"word/styles.xml": styles}),
     )
     assert parsed.text == "# Kopf\n\na < b && <|endoftext|>\n\n"
     assert parsed.title == "Kopf"
@@ -129,7 +133,12 @@ def test_what_cannot_be_read_says_why(name: str, data: bytes, said: str) -> None
 @pytest.mark.parametrize(
     ("name", "data", "words", "replaced"),
     [
-        ("latin1.py", b"# -*- coding: latin-1 -*-\ndef caf\xe9_handler(): pass\ndef plain_one(): pass\n", "café_handler plain_one", 0),
+        (
+            "latin1.py",
+            b"# -*- coding: latin-1 -*-\ndef caf\xe9_handler(): pass\ndef plain_one(): pass\n",
+            "café_handler plain_one",
+            0,
+        ),
         ("bom.py", b"\xef\xbb\xbfdef with_bom(): pass", "with_bom", 0),
         ("badbyte.py", "def ok(): pass  # ü ".encode() + b"\xff\ndef after(): pass", "ok after ü", 1),
         ("nfd.py", "def cafe\u0301(): ...\ncafé()".encode(), "cafe\u0301 café", 0),

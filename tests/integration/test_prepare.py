@@ -1,0 +1,144 @@
+"""Documents are prepared in children: limits hold, a killer costs one document, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pipeline.errors import DocumentError, ParserKilled
+from pipeline.ingest.prepare import Limits, Prepared, Request, open_preparer, prepare
+from schemas.documents import Item, Source, SourceKind
+from schemas.settings import ChunkSettings
+
+HOSTILE = """
+import os
+from pipeline.ingest.stages import prepare as real
+
+def prepare(requests):
+    for request in requests:
+        if b"HOG" in request.data:
+            held = []
+            while True:
+                held.append(bytearray(1 << 24))
+        if b"LOOP" in request.data:
+            while True:
+                pass
+        if b"ABORT" in request.data:
+            os.abort()
+        if b"PRINT" in request.data:
+            print("this is no answer" * 1000)
+        if b"WRITE" in request.data:
+            with open(request.data.decode().split()[1], "w") as file:
+                file.write("x")
+        if b"SECRET" in request.data:
+            assert "CANARY" not in os.environ
+    return real(requests)
+"""
+
+
+def request(name: str, data: bytes) -> Request:
+    source = Source(SourceKind.FOLDER, "/somewhere")
+    return Request(Item(name, source, name), data, "", ChunkSettings())
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the name of a task that does to its process what a parser might."""
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    yield "hostile:prepare"
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Return those of these processes that are there, zombies included."""
+
+    def is_alive(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    return [pid for pid in pids if is_alive(pid)]
+
+
+async def test_children_do_what_a_call_would() -> None:
+    """Whatever the grouping, the results are those of the pure function, in order."""
+    requests = [request(f"{n}.md", f"# Title {n}\n\nText number {n}.".encode()) for n in range(50)]
+    requests[7] = request("7.bin", bytes(range(256)))
+    async with open_preparer(Limits(processes=2)) as preparer:
+        await preparer.warm()
+        results = await preparer.prepare(requests)
+        assert await preparer.prepare([]) == []
+        pids = preparer.processes()
+    assert len(pids) == 2
+    assert not alive(pids)
+    expected = prepare(requests)
+    assert [r for r in results if isinstance(r, Prepared)] == [r for r in expected if isinstance(r, Prepared)]
+    assert [str(r) for r in results if isinstance(r, DocumentError)] == ["a binary format that is not read"]
+
+
+async def test_a_killer_costs_one_document(hostile: str) -> None:
+    """Memory without end, a loop without end and a crash: one failure each, and all others of the group are prepared."""
+    data = {"a": b"fine", "hog": b"HOG", "loop": b"LOOP", "abort": b"ABORT", "print": b"PRINT", "z": b"fine"}
+    async with open_preparer(Limits(processes=2, memory=300 << 20, seconds=1.5), hostile) as preparer:
+        results = await preparer.prepare([request(f"{name}.txt", text) for name, text in data.items()])
+        pids = preparer.processes()
+    killed = [name for name, result in zip(data, results, strict=True) if isinstance(result, ParserKilled)]
+    assert killed == ["hog", "loop", "abort"]
+    assert [r.title for r in results if isinstance(r, Prepared)] == ["a", "print", "z"]
+    assert not alive(pids)
+
+
+async def test_a_child_has_no_secrets_and_writes_nothing(
+    hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment is not handed on, and no file can be filled."""
+    monkeypatch.setenv("CANARY", "secret")
+    target = tmp_path / "written"
+    async with open_preparer(Limits(processes=1, seconds=10), hostile) as preparer:
+        secret, write = await preparer.prepare(
+            [request("s.txt", b"SECRET"), request("w.txt", f"WRITE {target}".encode())]
+        )
+    assert isinstance(secret, Prepared)
+    assert isinstance(write, ParserKilled)
+    assert not await anyio.Path(target).exists() or await anyio.Path(target).read_bytes() == b""
+
+
+async def test_cancelling_the_caller_kills_the_child(hostile: str) -> None:
+    """Nothing goes on working for nobody; the pool is usable afterwards."""
+    async with open_preparer(Limits(processes=1, seconds=60), hostile) as preparer:
+        await preparer.warm()
+        pids = preparer.processes()
+        with anyio.move_on_after(0.2) as scope:
+            await preparer.prepare([request("l.txt", b"LOOP")])
+        assert scope.cancelled_caught
+        assert not alive(pids)
+        (result,) = await preparer.prepare([request("a.txt", b"fine")])
+        assert isinstance(result, Prepared)
+
+
+async def test_a_deeply_nested_page_cannot_hurt() -> None:
+    """A real document that breaks recursive parsers is read, or is one failure."""
+    bomb = b"<div>" * 200_000 + b"x"
+    async with open_preparer(Limits(processes=1, seconds=20)) as preparer:
+        page, after = await preparer.prepare([request("x.html", bomb), request("a.txt", b"fine")])
+    assert isinstance(page, Prepared)
+    assert isinstance(after, Prepared)
+
+
+async def test_the_passages_of_the_evaluation_are_one_chunk_each_or_cut(shared_data: Path) -> None:
+    """Real texts: every one is prepared, and its chunks hold all of its words."""
+    passages = json.loads(await anyio.Path(shared_data / "musique" / "passages.json").read_text("utf-8"))[:300]
+    requests = [request(f"{n}.txt", passage["text"].encode()) for n, passage in enumerate(passages)]
+    async with open_preparer() as preparer:
+        results = await preparer.prepare(requests)
+    for passage, result in zip(passages, results, strict=True):
+        assert isinstance(result, Prepared)
+        assert " ".join(one.text for one in result.chunks).split() == passage["text"].split()
