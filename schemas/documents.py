@@ -86,8 +86,8 @@ class ParsedDocument:
 class Chunk:
     """A passage of a document: `text == document.text[start:end]`, lines counted from 1, both ends inclusive.
 
-    `headings` is the path of headings above it, coarsest first. `terms` is the analysed bag of words as
-    `pipeline.retrieval.analyzer.pack` writes it, `length` the number of tokens in it.
+    `headings` is the path of headings above it, coarsest first. `terms` is the analysed bag of words, title and headings
+    among them, as `pipeline.retrieval.analyzer.pack` writes it; `length` is the number of tokens in it.
     """
 
     chunk_id: ChunkId

@@ -46,12 +46,12 @@ class QueryRequest(Wire):
 
     text: str = Field(min_length=1, max_length=20_000)
     strategy: Strategy = Strategy.HYBRID
-    top_k: int = Field(5, ge=1, le=1000)
-    min_score: float = Field(0.0, ge=0.0, le=1.0)
-    deadline: float = Field(10.0, gt=0.0, le=3600.0)
+    top_k: int = Field(default=5, ge=1, le=1000)
+    min_score: float = Field(default=0.0, ge=0.0, le=1.0)
+    deadline: float = Field(default=10.0, gt=0.0, le=3600.0)
     partial: bool = True
     dedup: bool = True
-    neighbors: int = Field(0, ge=0, le=10)
+    neighbors: int = Field(default=0, ge=0, le=10)
     filters: dict[str, Any] = Field(default_factory=dict[str, Any], max_length=20)
     ranking: Literal["walk", "ppr"] | None = None
     vector: tuple[float, ...] | None = None

@@ -20,8 +20,8 @@ class Settings(BaseModel):
 class ChunkSettings(Settings):
     """How documents are cut. Sizes are in characters; a document of at most `max_chars` stays whole."""
 
-    max_chars: int = Field(1200, ge=50, le=20_000)
-    overlap: int = Field(0, ge=0)
+    max_chars: int = Field(default=1200, ge=50, le=20_000)
+    overlap: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _overlap_is_smaller(self) -> Self:
@@ -35,7 +35,7 @@ class EmbeddingSettings(Settings):
 
     provider: str = "hash"
     model: str = ""
-    dimension: int | None = Field(None, ge=1, le=16_384)
+    dimension: int | None = Field(default=None, ge=1, le=16_384)
 
 
 class ExtractionSettings(Settings):
@@ -47,9 +47,9 @@ class ExtractionSettings(Settings):
     relation_types: tuple[str, ...] = ()
     min_confidence: Unit = 0.6
     require_evidence: bool = True
-    max_entities: int = Field(200, gt=0)
-    max_relations: int = Field(200, gt=0)
-    max_response_chars: int = Field(1_000_000, gt=0)
+    max_entities: int = Field(default=200, gt=0)
+    max_relations: int = Field(default=200, gt=0)
+    max_response_chars: int = Field(default=1_000_000, gt=0)
     include_inferred: bool = False
     include_opinions: bool = False
 
@@ -59,13 +59,13 @@ class GraphSearchSettings(Settings):
 
     enabled: bool = True
     ranking: Literal["walk", "ppr"] = "ppr"
-    max_hops: int = Field(2, ge=1, le=5)
-    top_k: int = Field(30, ge=5, le=100)
-    chunk_neighbor_window: int = Field(1, ge=0, le=10)
+    max_hops: int = Field(default=2, ge=1, le=5)
+    top_k: int = Field(default=30, ge=5, le=100)
+    chunk_neighbor_window: int = Field(default=1, ge=0, le=10)
     include_communities: bool = True
-    max_related_entities_per_seed: int = Field(50, ge=1, le=1000)
-    damping: float = Field(0.85, gt=0.0, lt=1.0)
-    iterations: int = Field(20, ge=1, le=200)
+    max_related_entities_per_seed: int = Field(default=50, ge=1, le=1000)
+    damping: float = Field(default=0.85, gt=0.0, lt=1.0)
+    iterations: int = Field(default=20, ge=1, le=200)
 
 
 class GraphIndexingSettings(Settings):
@@ -76,9 +76,9 @@ class GraphIndexingSettings(Settings):
     """
 
     enabled: bool = True
-    semantic_kg_max_chunks: int = Field(100_000, ge=1)
+    semantic_kg_max_chunks: int = Field(default=100_000, ge=1)
     title_entities: bool = True
-    max_cluster_size: int = Field(50, ge=2)
+    max_cluster_size: int = Field(default=50, ge=2)
     summaries: Literal["offline", "openai"] = "offline"
     sparse: Literal["auto", "allow", "refuse"] = "auto"
 
@@ -86,24 +86,24 @@ class GraphIndexingSettings(Settings):
 class KeywordSettings(Settings):
     """Exact BM25 (Robertson and Zaragoza 2009; the idf of Lucene)."""
 
-    k1: float = Field(1.2, ge=0.0, le=10.0)
-    b: float = Field(0.4, ge=0.0, le=1.0)
+    k1: float = Field(default=1.2, ge=0.0, le=10.0)
+    b: float = Field(default=0.4, ge=0.0, le=1.0)
 
 
 class FusionSettings(Settings):
     """Reciprocal rank fusion; the weights are all 1 unless a corpus says otherwise."""
 
-    rrf_k: int = Field(60, ge=1, le=200)
-    dense_weight: float = Field(1.0, ge=0.0)
-    keyword_weight: float = Field(1.0, ge=0.0)
-    graph_weight: float = Field(1.0, ge=0.0)
+    rrf_k: int = Field(default=60, ge=1, le=200)
+    dense_weight: float = Field(default=1.0, ge=0.0)
+    keyword_weight: float = Field(default=1.0, ge=0.0)
+    graph_weight: float = Field(default=1.0, ge=0.0)
 
 
 class RetentionSettings(Settings):
     """How many generations stay readable (the current one included), and how many days runs and their events stay."""
 
-    generations: int = Field(2, ge=1, le=1000)
-    event_days: float = Field(7.0, gt=0.0)
+    generations: int = Field(default=2, ge=1, le=1000)
+    event_days: float = Field(default=7.0, gt=0.0)
 
 
 class CorpusSettings(Settings):

@@ -47,8 +47,8 @@ class Done:
 class Cli:
     """The command with one home folder; `variables` are set on top of a bare environment.
 
-    As a process of its own, or `inside` this one: the same from the arguments to the exit code, without the second or two
-    that Python takes to import everything.
+    As a process of its own, or `inside` this one: the same from the arguments to the exit code, without the time that
+    Python takes to import everything.
     """
 
     home: Path

@@ -21,7 +21,6 @@ from pipeline.generations.rows import DocumentRows
 from pipeline.ingest.communities import described, detect, recall
 from pipeline.testing.rows import DIMENSION, FINGERPRINT
 from schemas.ids import CorpusId, RunId
-from schemas.settings import EmbeddingSettings
 from schemas.manifest import Manifest, StoreCheck
 
 
@@ -74,7 +73,6 @@ class Builder:
     async def promote(self, number: int, collection: str, run: str = "run") -> Manifest:
         """Pass the gate and make the build current."""
         draft = Draft(
-            provider=EmbeddingSettings(),
             RunId(run), collection, DIMENSION, f"graph-{number}", "semantic", FINGERPRINT, "words", "words",
             extracted=Extracted(1, 1, 1),
         )  # fmt: skip

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
-from watchfiles import awatch
+import watchfiles
 
 from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest, NotFound
@@ -34,6 +34,8 @@ CALL = 30.0
 
 LONG = 3600.0
 EVENT_PAGE = 1000
+
+Watch = Callable[..., AsyncGenerator[object, None]]
 
 
 class Sapwood:
@@ -213,7 +215,8 @@ class Sapwood:
 
     async def changes(self, folders: Sequence[str]) -> AsyncGenerator[None, None]:
         """Yield whenever something below these folders has changed and come to rest."""
-        async for _ in awatch(*folders, debounce=500, step=100):
+        watch = cast("Watch", vars(watchfiles)["awatch"])  # its stubs name a type of a library that is not there
+        async for _ in watch(*folders, debounce=500, step=100):
             yield
 
     async def _collect(self, corpus: CorpusId) -> None:
@@ -251,12 +254,15 @@ async def open_sapwood(
         raise _only(errors) from errors
 
 
-def _only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the one error that the task groups around a block wrapped, or the group where there are several."""
-    inner: BaseException = errors
-    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
-        inner = inner.exceptions[0]
-    return inner
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        inner = cast("tuple[BaseException, ...]", found.exceptions)
+        if len(inner) != 1:
+            return group
+        found = inner[0]
+    return found
 
 
 def _soon() -> Deadline:

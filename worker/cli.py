@@ -105,7 +105,7 @@ def seconds(text: str) -> float:
     """Return the seconds in `2s`, `300ms`, `1m` or `2`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", text.strip())
     if match is None or float(match[1]) <= 0:
-        raise typer.BadParameter(f"{text!r} is not a duration; write `2s`, `300ms` or `1m`")
+        raise typer.BadParameter(f"{text!r} is not a duration; write `2s`, `300ms` or `1m`", param_hint="--deadline")
     return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
 
 
@@ -220,7 +220,7 @@ def query(
         "deadline": seconds(deadline),
         "partial": not strict,
         "neighbors": neighbors,
-        "filters": dict(item.partition("=")[::2] for item in filters),
+        "filters": {key: value for key, _, value in (item.partition("=") for item in filters)},
         "ranking": ranking or None,
     }
     raise typer.Exit(guarded(lambda: operations.run_query(corpus, values, queue=queue, json=json)))

@@ -164,6 +164,11 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         )
 
 
+async def apply_migrations(database_url: str) -> list[str]:
+    """Bring a database's schema up to date and return the names of what was applied."""
+    return await postgres_migrations.migrate(database_url)
+
+
 async def endpoints(settings: WorkerSettings) -> tuple[str, str]:
     """Return the URLs of database and queue; the embedded database is migrated."""
     database, queue = settings.database_url, settings.redis_url
@@ -171,7 +176,7 @@ async def endpoints(settings: WorkerSettings) -> tuple[str, str]:
         return database.get_secret_value(), queue.get_secret_value()
     found = await anyio.to_thread.run_sync(embedded.up, settings.home)
     if database is None:
-        await postgres_migrations.migrate(found.database_url)
+        await apply_migrations(found.database_url)
     return (
         database.get_secret_value() if database else found.database_url,
         queue.get_secret_value() if queue else found.redis_url,

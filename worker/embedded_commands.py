@@ -8,9 +8,9 @@ from typing import Annotated
 import anyio
 import typer
 
-from pipeline.adapters.postgres_migrations import migrate as apply_migrations
 from pipeline.errors import SapwoodError
 from worker import embedded, show
+from worker.compose import apply_migrations
 from worker.doctor import diagnose
 from worker.settings import load
 

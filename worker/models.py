@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib.metadata import entry_points
 
 from pipeline.errors import ConfigurationError
-from pipeline.ingest.embed import Embedding, EmbeddingProvider, choose
+from pipeline.ingest.embed import ENTRY_POINTS, Embedding, EmbeddingProvider, choose
 from pipeline.ingest.summaries import Summariser
 from pipeline.ports import Extractor
 from schemas.settings import CorpusSettings, EmbeddingSettings, ExtractionSettings
@@ -13,6 +14,9 @@ from schemas.settings import CorpusSettings, EmbeddingSettings, ExtractionSettin
 EmbeddingBuilders = Callable[[EmbeddingSettings], dict[str, Callable[[], EmbeddingProvider]]]
 ExtractorBuilders = Callable[[ExtractionSettings], dict[str, Callable[[], Awaitable[Extractor | None]]]]
 SummariserBuilder = Callable[[ExtractionSettings], Summariser]
+
+_INSTALLED = tuple(entry_points(group=ENTRY_POINTS))
+"""Read at import, since it reads from disk and models are chosen on the event loop."""
 
 
 class Models:
@@ -30,7 +34,7 @@ class Models:
     def embedding(self, wanted: EmbeddingSettings) -> Embedding:
         """Return the embedding. Raises ConfigurationError naming the field."""
         if wanted not in self._embeddings:
-            self._embeddings[wanted] = choose(wanted.provider, self._embedding_builders(wanted))
+            self._embeddings[wanted] = choose(wanted.provider, self._embedding_builders(wanted), _INSTALLED)
         return self._embeddings[wanted]
 
     async def extractor(self, settings: CorpusSettings) -> Extractor | None:

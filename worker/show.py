@@ -73,9 +73,12 @@ def generations(found: Sequence[Mapping[str, Any]], json: bool) -> None:
         return as_json(list(found))
     table = Table("generation", "state", "published", "documents", "chunks", "entities", "relations", "communities")
     for one in found:
-        stores = (one.get("manifest") or {}).get("stores", {})
-        counts = [str(stores.get(name, {}).get("rows", 0)) for name in ("documents", "chunks", "entities", "relations")]
-        communities = str((one.get("manifest") or {}).get("communities", 0))
+        manifest: dict[str, Any] = one["manifest"] or {"stores": {}, "communities": 0}
+        stores: dict[str, dict[str, int]] = manifest["stores"]
+        counts = [
+            str(stores[name]["rows"]) if stores else "-" for name in ("documents", "chunks", "entities", "relations")
+        ]
+        communities = str(manifest["communities"])
         table.add_row(str(one["number"]), one["state"], str(one["published_at"] or "-"), *counts, communities)
     out.print(table)
     return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from pipeline.deadline import Deadline
-from pipeline.errors import NotFound
+from pipeline.errors import InvalidRequest, NotFound
 from pipeline.plan import Known
 from pipeline.ports import Tx
 from pipeline.queries import load
@@ -17,6 +18,7 @@ from schemas.ids import CorpusId, RunId, show
 from schemas.settings import CorpusSettings
 
 _SQL = load("corpora")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Transactions(Protocol):
@@ -34,7 +36,13 @@ class PostgresCorpora:
         self._pool = pool
 
     async def create(self, tenant: str, name: str, settings: CorpusSettings | None, deadline: Deadline) -> Corpus:
-        """Return the corpus, made if missing. Settings given for one that exists replace its settings."""
+        """Return the corpus, made if missing. Settings given for one that exists replace its settings.
+
+        Raises:
+            InvalidRequest: that is no name for a corpus.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest(f"{name!r} is no name for a corpus: up to 100 letters, digits, dots, dashes, underscores.")
         async with self._pool.transaction(deadline) as tx:
             values = (settings or CorpusSettings()).model_dump(mode="json")
             made = await tx.execute(_SQL["create_corpus"], tenant, name, values)
@@ -181,10 +189,10 @@ async def _get(tx: Tx, tenant: str, name: str) -> Corpus:
 
 
 def _summary(row: Any) -> CorpusSummary:
-    stores = (row["manifest"] or {}).get("stores", {})
+    manifest: dict[str, dict[str, dict[str, int]]] = row["manifest"] or {"stores": {}}
     return CorpusSummary(
         name=row["name"],
         generation=row["current_generation"],
-        counts={name: check["rows"] for name, check in stores.items()},
+        counts={name: check["rows"] for name, check in manifest["stores"].items()},
         created_at=row["created_at"].isoformat(),
     )

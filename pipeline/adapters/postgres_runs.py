@@ -104,7 +104,7 @@ class PostgresRuns:
         async with self._database.connection(Deadline.after(CALL)) as tx:
             row = await tx.fetchrow(_SQL["info"], run_id)
         if row is None:
-            raise NotFound("There is no such run.")
+            raise NotFound(f"There is no run {run_id!r}.")
         return _info(row)
 
     async def list(self, corpus: CorpusId | None, limit: int) -> list[RunInfo]:
@@ -118,7 +118,7 @@ class PostgresRuns:
         async with self._database.transaction(Deadline.after(CALL)) as tx:
             row = await tx.fetchrow(_SQL["lock_run"], run_id)
             if row is None or row["root_id"] != run_id:
-                raise NotFound("There is no such run.")
+                raise NotFound(f"There is no run {run_id!r}.")
             if RunState(row["state"]).terminal:
                 return
             await tx.execute(_SQL["ask_to_stop"], run_id, reason, RunState.CANCELLED.value)
@@ -229,9 +229,6 @@ class PostgresRuns:
         words = last_words(work.words, ended, work.error, "") if is_root else work.words
         if is_root and ended:
             await self._ending(tx, lease.corpus_id, lease.run_id, lease.kind, ended)
-        if work.payloads:
-            made = await tx.fetch(_SQL["spawn"], lease.run_id, work.payloads, work.generation)
-            news.rings.extend((row["run_id"], row["fence"]) for row in made)
         row = await tx.fetchrow(
             _SQL["guard"],
             *(lease.run_id, lease.fence, lease.owner, lease.step, work.step, work.state.value, work.error),
@@ -241,6 +238,9 @@ class PostgresRuns:
             raise FencedOut()
         if row["cancel_requested"] and not ended:
             raise RunCancelled()
+        if work.payloads:
+            made = await tx.fetch(_SQL["spawn"], lease.run_id, work.payloads, work.generation)
+            news.rings.extend((unit["run_id"], unit["fence"]) for unit in made)
         if not is_root:
             await self._leave_root(tx, lease.root_id, ended, work.error, words, news)
             return

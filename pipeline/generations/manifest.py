@@ -24,9 +24,9 @@ class Draft:
     graph_id: str
     policy: Policy
     embedding: str
-    provider: EmbeddingSettings
     extraction: str
     analyzer: str
+    provider: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     extracted: Extracted = field(default_factory=Extracted)
     input_tokens: int = 0

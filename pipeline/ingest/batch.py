@@ -14,6 +14,7 @@ import anyio.to_thread
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError, SapwoodError
 from pipeline.generations.rows import DocumentRows
+from pipeline.ingest.chunk import passage_text
 from pipeline.ingest.embed import Embedding, embed_texts
 from pipeline.ingest.extract import extract_texts
 from pipeline.ingest.offline import carried
@@ -203,7 +204,7 @@ class BatchPipeline:
     ) -> tuple[list[DocumentRows], dict[str, int]]:
         """Embed and extract all chunks of the batch, and lay out the rows document by document."""
         passages = [(document, chunk) for _, document in prepared for chunk in document.chunks]
-        texts = [passage_text(document.title, chunk) for document, chunk in passages]
+        texts = [passage_text(document.title, chunk.headings, chunk.text) for document, chunk in passages]
         vectors, tokens = await embed_texts(
             self._cache,
             corpus,
@@ -231,7 +232,7 @@ class BatchPipeline:
         deadline: Deadline,
     ) -> tuple[list[Extraction], dict[str, int]]:
         """Return what each chunk states: ready-made facts as they are, the rest from the extractor; failures are counted."""
-        telemetry = dict.fromkeys(COUNTERS, 0)
+        telemetry: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         extractor = await self._models.extractor(settings)
         found = [document.ready.get(chunk.ordinal, Extraction()) for document, chunk in passages]
         todo = [at for at, (document, _) in enumerate(passages) if not document.ready]
@@ -250,12 +251,6 @@ class BatchPipeline:
             telemetry["input_tokens"] += result.input_tokens
             telemetry["output_tokens"] += result.output_tokens
         return found, telemetry
-
-
-def passage_text(title: str, chunk: Chunk) -> str:
-    """Return what is embedded for a chunk: title and headings give a short passage its subject."""
-    path = " > ".join(dict.fromkeys((title, *chunk.headings)))
-    return f"{path}\n{chunk.text}" if path else chunk.text
 
 
 def settled(item: Item) -> Item:

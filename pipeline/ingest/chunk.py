@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -25,7 +25,7 @@ from schemas.documents import Chunk, ParsedDocument, Passage
 from schemas.graph import Extraction, Fact, Mention
 from schemas.ids import chunk_id, text_hash
 
-VERSION = "chunk-1"
+VERSION = "chunk-2"
 
 _MARKED_UP = frozenset({formats.MARKDOWN, formats.RST, formats.HTML, formats.DOCX, formats.PDF})
 _WINDOW = 3
@@ -80,13 +80,19 @@ def chunk_passages(parsed: ParsedDocument, sizes: Sizes) -> list[tuple[Chunk, Ex
     return list(zip(_made(parsed, spans), found, strict=True))
 
 
+def passage_text(title: str, headings: Sequence[str], text: str) -> str:
+    """Return what is embedded and analysed for a chunk: title and headings give a short passage its subject."""
+    path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
+    return f"{path}\n{text}" if path else text
+
+
 def _made(parsed: ParsedDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
     """Number, hash and analyse the spans."""
     text, line_of = parsed.text, _line_numbers(parsed.text)
     seen: Counter[str] = Counter()
     for ordinal, span in enumerate(spans):
         piece = text[span.start : span.end]
-        terms, length = pack(tokens(piece))
+        terms, length = pack(tokens(passage_text(parsed.title, span.path, piece)))
         yield Chunk(
             chunk_id(parsed.document_id, piece, seen[piece]),
             parsed.document_id,

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from pathspec import GitIgnoreSpec, Pattern
+from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from pipeline.errors import DocumentError, InvalidRequest, NotFound, Refused
 from pipeline.ingest import formats
@@ -121,16 +122,16 @@ def globs(lines: Iterable[str], *, strict: bool = False) -> GitIgnoreSpec:
     Raises:
         InvalidRequest: `strict`, and a line is no pattern.
     """
-    patterns: list[Pattern] = []
+    patterns: list[GitIgnoreSpecPattern] = []
     for line in lines:
         try:
             if line.count("*") > _MAX_STARS:
                 raise ValueError("too many stars")
-            # One backend everywhere: the library takes another where it finds one installed.
-            patterns += GitIgnoreSpec.from_lines([line], backend="simple").patterns
+            patterns += map(GitIgnoreSpecPattern, filter(str.strip, [line]))
         except (ValueError, re.error) as error:
             if strict:
                 raise InvalidRequest(f"not a glob: {line!r}") from error
+    # One backend everywhere: the library takes another where it finds one installed.
     return GitIgnoreSpec(patterns, backend="simple")
 
 

@@ -12,46 +12,11 @@ from html.parser import HTMLParser
 from schemas.documents import Heading
 
 _HIDDEN = frozenset({"script", "style", "template", "svg", "head", "object"})
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "html",
-        "li",
-        "main",
-        "menu",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    ]
-)
+_BLOCK_NAMES = """
+address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form
+header hr html li main menu nav ol p pre section summary table tbody tfoot thead tr ul
+"""
+_BLOCKS = frozenset(_BLOCK_NAMES.split())
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _OPENS_BODY = frozenset({"body", "frameset"}) | _HEADINGS | (_BLOCKS - {"html"})
 _SPACE = re.compile(r"\s+")

@@ -54,10 +54,6 @@ class _PlainSizes:
     overlap: int
 
 
-class _Gone(Exception):
-    """The child ended, or had to be ended, before it answered."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Child:
     process: Process
@@ -69,10 +65,10 @@ class _Child:
             await self.process.stdin.send(len(request).to_bytes(HEADER, "big") + request)
             size = int.from_bytes(await self.answers.receive_exactly(HEADER), "big")
             if size > _MAX_ANSWER:
-                raise _Gone
+                raise ParserKilled()
             return await self.answers.receive_exactly(size)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead) as error:
-            raise _Gone from error
+            raise ParserKilled() from error
 
     async def end(self) -> None:
         """Kill and bury."""
@@ -122,9 +118,9 @@ class Preparer:
         light = [replace(r, chunk=_PlainSizes(r.chunk.max_chars, r.chunk.overlap)) for r in requests]
         try:
             answer = await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL))
-        except _Gone:
+        except ParserKilled as killed:
             if len(requests) == 1:
-                return [ParserKilled()]
+                return [killed]
             return [result for request in requests for result in await self._group([request])]
         return cast("list[Prepared | DocumentError]", pickle.loads(answer))
 
@@ -138,7 +134,7 @@ class Preparer:
                     answer = await child.ask(request)
                     answered = True
                     return answer
-                raise _Gone
+                raise ParserKilled()
             finally:
                 if answered:
                     self._idle.append(child)

@@ -14,26 +14,7 @@ from pipeline.ingest.parse import parse
 from schemas.settings import ChunkSettings
 
 SIZES = ChunkSettings(max_chars=400)
-WORDS = [
-    "ring",
-    "bark",
-    "root",
-    "sap",
-    "leaf",
-    "branch",
-    "heart",
-    "grain",
-    "knot",
-    "twig",
-    "crown",
-    "trunk",
-    "pith",
-    "stem",
-    "bud",
-    "cone",
-    "needle",
-    "moss",
-]
+WORDS = ["ring", "bark", "root", "sap", "leaf", "branch", "heart", "grain", "knot", "twig", "crown", "trunk", "pith"]
 
 
 def paragraph(rng: random.Random) -> str:

@@ -58,7 +58,9 @@ class Machine:
         elif op == "cancel" and self.roots:
             await self.runs.cancel(self.roots[number % len(self.roots)], "x")
         elif op != "cancel" and self.leases:
-            await self.work(op, number % len(self.leases))
+            await self.work(op, -1 - number % min(4, len(self.leases)))
+            if op in ("crash", "back"):
+                await self.take()  # at once, so that stale workers have somebody to disturb
 
     async def take(self) -> Lease | None:
         lease = await self.runs.next_unit(None, KINDS)
@@ -167,7 +169,7 @@ async def test_the_protocol_keeps_its_promises_whatever_happens_in_whatever_orde
         name = f"c{next(_names)}"
         corpus = CorpusId(await tx.fetchval("insert into corpus (name) values ($1) returning corpus_id", name))
     machine = Machine(pool, PostgresRuns(pool, Silence(), owner="w", lease_seconds=60, max_crashes=3), corpus)
-    for op, number in ops:
+    for op, number in [("query", 0), ("take", 0), *ops]:
         await machine.do(op, number)
     await machine.drain()
     await machine.check()

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from pipeline.ingest.chunk import chunk, chunk_passages
 from pipeline.ingest.parse import parse
+from pipeline.retrieval.analyzer import term_hash, tokens, unpack
 from schemas.documents import Chunk, ParsedDocument, Passage
 from schemas.graph import Fact, Mention
 from schemas.settings import ChunkSettings
@@ -150,3 +151,17 @@ def test_a_passage_over_the_limit_is_split_with_its_facts() -> None:
         assert all(m.start < 0 or made.text[m.start : m.end] == m.name for m in found.mentions)
         assert all({f.subject, f.object} <= {m.name for m in found.mentions} for f in found.facts)
     assert sum(len(found.facts) for _, found in pairs) == 1
+
+
+def test_a_chunk_is_found_by_its_title_and_headings_too() -> None:
+    """The analysed terms are those of title, headings and text, while id, text and span are the text's alone."""
+    body = "# Guide\n\n" + "It may be used by all. " * 60 + "\n\n## Laser cutter\n\n" + "Ask for the key first. " * 60
+    chunks = chunk(parse("guide.md", body.encode()), SIZES)
+    last = chunks[-1]
+    assert "cutter" not in last.text and last.headings == ("Guide", "Laser cutter")
+    found = set(unpack(last.terms)[0].tolist())
+    assert {term_hash(term) for term in tokens("Guide Laser cutter key")} <= found
+    renamed = chunk(ParsedDocument("a.txt", "Another title", "Some text.", "text/plain"), SIZES)
+    plain = chunk(ParsedDocument("a.txt", "", "Some text.", "text/plain"), SIZES)
+    assert [one.chunk_id for one in renamed] == [one.chunk_id for one in plain]
+    assert (renamed[0].length, plain[0].length) == (4, 2)
