@@ -123,10 +123,10 @@ def finished(process: subprocess.Popen[str], seconds: float = SECONDS) -> Done:
 
 
 def say(request: pytest.FixtureRequest, figure: str) -> None:
-    """Print a measured figure on the terminal, past pytest's capture."""
+    """Print a measured figure on the terminal when the test is over, past pytest's capture."""
     reporter = request.config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
-        reporter.write_line(f"    {figure}")
+        request.addfinalizer(lambda: reporter.write_line(f"    {figure}"))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +115,17 @@ def test_corpora_are_made_listed_shown_and_deleted(cli: Cli, folder: Path) -> No
 
 def test_servers_go_up_once_and_down_at_once(tmp_path: Path) -> None:
     """`up` twice leaves the same two processes; `down` ends them; the next command starts them again, data intact."""
-    with own_home(tmp_path / "h") as cli:
+    with own_home(tmp_path / "h") as user:
+        cli = replace(user, inside=True)
         assert not any(server["running"] for server in servers(cli))
-        cli.ok("up")
+        user.ok("up")
         first = servers(cli)
         assert {server["name"] for server in first} == {"postgres", "valkey"}
         assert all(server["running"] for server in first)
         cli.ok("up")
         assert [server["pid"] for server in servers(cli)] == [server["pid"] for server in first]
         cli.ok("corpus", "create", "survivor")
-        cli.ok("down")
+        user.ok("down")
         assert not any(server["running"] for server in servers(cli))
         cli.ok("down")
         assert [corpus["name"] for corpus in cli_list(cli, "corpus", "list")] == ["survivor"]

@@ -82,9 +82,9 @@ async def test_a_deadline_holds_while_the_database_is_frozen(
     home: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Something within 800 ms (best of three: a machine has neighbours); after SIGCONT the pool is whole."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "crane.md").write_text("The Crane Team runs the Harbour Crane.\n")
+    folder = anyio.Path(tmp_path / "folder")
+    await folder.mkdir()
+    await (folder / "crane.md").write_text("The Crane Team runs the Harbour Crane.\n")
     endpoints = await to_thread.run_sync(embedded.up, home)
     settings = WorkerSettings(home=home, database_pool_size=POOL)
     async with open_sapwood(settings) as app:

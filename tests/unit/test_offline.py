@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline.deadline import Deadline
@@ -166,7 +166,9 @@ def test_every_place_is_the_name_and_every_end_a_mention(text: str) -> None:
 @given(st.text(min_size=1, max_size=40))
 def test_a_type_follows_from_the_identity_key(name: str) -> None:
     """Two spellings of one name never differ in type, so they can not become two entities."""
-    assert type_of(name) == type_of(identity_key(name)) == type_of(f" {name.upper()} ".lower())
+    other = f" {name.upper()} "
+    assume(identity_key(other) == identity_key(name))  # not so for `ß`, whose capital is `SS`
+    assert type_of(name) == type_of(identity_key(name)) == type_of(other)
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ async def test_events_come_leg_by_leg_after_the_pin(world: World) -> None:
 
 async def test_a_leg_that_never_answers_is_named_and_the_others_are_used(world: World) -> None:
     stalled = Stalled()
-    request = QueryRequest(text="engine", cache=False)
+    request = QueryRequest(text="engine", ranking="walk", cache=False)
     result = await world.stage(stalled).run(world.pinned, request, Deadline.after(0.4), world.emit)
     assert not result.complete
     assert result.missing == ("dense", "graph")
@@ -305,14 +305,19 @@ async def test_the_callers_cancellation_is_never_an_answer(world: World) -> None
 
 
 async def test_a_failed_leg_is_named_and_the_others_are_used(world: World) -> None:
-    result = await world.stage(Broken()).run(
-        world.pinned, QueryRequest(text="engine"), Deadline.after(LONG), world.emit
-    )
+    request = QueryRequest(text="engine", ranking="walk")
+    result = await world.stage(Broken()).run(world.pinned, request, Deadline.after(LONG), world.emit)
     assert result.missing == ("dense", "graph")
     assert not result.complete
     assert result.hits
     assert result.legs[1].error == "The dense store is away."
     assert len(world.events) == 4
+
+
+async def test_a_page_rank_that_is_fused_does_not_wait_for_the_dense_leg(world: World) -> None:
+    request = QueryRequest(text="engine", ranking="ppr")
+    result = await world.stage(Broken()).run(world.pinned, request, Deadline.after(LONG))
+    assert result.missing == ("dense",)
 
 
 async def test_a_failed_leg_is_the_error_where_no_part_is_taken(world: World) -> None:
