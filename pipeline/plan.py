@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from schemas.documents import Item
 
 BATCH_DOCUMENTS = 64
+MOST_DOCUMENTS = 256
+"""Documents of a batch where there are so many that every worker has batches to spare: what a batch costs by itself is
+then shared by more.
+"""
+
+BATCHES = 32
 BATCH_BYTES = 4 * 1024 * 1024
 RACY_NS = 2_000_000_000
 """A file written less than this many nanoseconds before it was indexed may have changed within the same time stamp."""
@@ -63,11 +69,14 @@ def _certainly_same(item: Item, known: Known | None, recipe: bytes) -> bool:
 
 
 def batches(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Cut the work into units of at most BATCH_DOCUMENTS documents and about BATCH_BYTES, in order."""
+    """Cut the work into units of about BATCH_BYTES at most and BATCH_DOCUMENTS documents, in order; above BATCHES units
+    they grow, up to MOST_DOCUMENTS.
+    """
+    limit = min(MOST_DOCUMENTS, max(BATCH_DOCUMENTS, len(items) // BATCHES))
     unit: list[Item] = []
     size = 0
     for item in items:
-        if unit and (len(unit) >= BATCH_DOCUMENTS or size + (item.size or 0) > BATCH_BYTES):
+        if unit and (len(unit) >= limit or size + (item.size or 0) > BATCH_BYTES):
             yield tuple(unit)
             unit, size = [], 0
         unit.append(item)

@@ -88,7 +88,8 @@ class Runner:
         self._units = units
         self._handlers = handlers
         self._on_ending = on_ending
-        self._works: dict[RunId, Work] = {}
+        # By turn, not by run: after a freeze a process can get a unit again while its old turn is still ending.
+        self._works: dict[tuple[RunId, int], Work] = {}
         self.last_beat = 0.0
 
     async def work(self, run_id: RunId, fence: int) -> None:
@@ -122,7 +123,8 @@ class Runner:
         """Run a claimed unit to its end, whatever that is; only a cancellation from outside is raised."""
         seconds = lease.deadline
         work = Work(lease, Deadline.never() if seconds is None else Deadline.after(seconds), self._units)
-        self._works[lease.run_id] = work
+        turn = (lease.run_id, lease.fence)
+        self._works[turn] = work
         try:
             ending = await self._attempt(work)
         except anyio.get_cancelled_exc_class():
@@ -130,7 +132,7 @@ class Runner:
                 await self._hand_back(work)
             raise
         finally:
-            del self._works[lease.run_id]
+            del self._works[turn]
         self._on_ending(lease.kind, ending)
 
     async def _attempt(self, work: Work) -> Ending:

@@ -19,6 +19,7 @@ CommunityId = NewType("CommunityId", int)
 
 _MASK = (1 << 63) - 1
 _ARTICLES = frozenset({"the", "a", "an"})
+_PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
 def number_of(*parts: str) -> int:
@@ -66,17 +67,20 @@ def identity_key(name: str) -> str:
     NFKC, lower case, everything but letters (L*) and decimal digits (Nd) becomes a space, spaces collapse, and one leading
     English article goes if another word follows. `C++` and `C#` both become `c`: inherent in the rule.
     """
-    folded = unicodedata.normalize("NFKC", name).lower()
-    if not folded.isascii():
-        folded = "".join(
-            c if unicodedata.category(c)[0] == "L" or unicodedata.category(c) == "Nd" else " " for c in folded
-        )
+    if name.isascii():
+        folded = name.translate(_PLAIN)
     else:
-        folded = "".join(c if c.isalnum() else " " for c in folded)
+        folded = unicodedata.normalize("NFKC", name).lower()
+        folded = "".join(c if _kept(c) else " " for c in folded)
     words = folded.split()
     if len(words) > 1 and words[0] in _ARTICLES:
         words = words[1:]
     return " ".join(words)
+
+
+def _kept(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category[0] == "L" or category == "Nd"
 
 
 def normalised_type(entity_type: str) -> str:

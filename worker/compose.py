@@ -8,10 +8,11 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from openai import AsyncOpenAI
 
 from pipeline.adapters import (
     postgres_communities,
@@ -23,7 +24,6 @@ from pipeline.adapters import (
 )
 from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
 from pipeline.adapters.hash_embedder import HashEmbedder
-from pipeline.adapters.openai_models import OpenAIEmbedder, OpenAIExtractor, OpenAISummariser, connected
 from pipeline.adapters.pgvector_dense import PgvectorDense
 from pipeline.adapters.postgres_cache import PostgresCache
 from pipeline.adapters.postgres_corpora import PostgresAccounting, PostgresCorpora
@@ -46,8 +46,10 @@ from pipeline.events import open_herald
 from pipeline.generations.pins import PinBoard
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
+from pipeline.ingest.embed import EmbeddingProvider
 from pipeline.ingest.offline import OfflineExtractor
 from pipeline.ingest.prepare import open_preparer
+from pipeline.ingest.summaries import Summariser
 from pipeline.ingest.urls import Fetcher
 from pipeline.ports import Extractor
 from pipeline.retrieval.results import ResultCache
@@ -55,11 +57,15 @@ from pipeline.retrieval.snapshots import SnapshotCache, open_snapshots
 from pipeline.retrieval.stage import QueryStage
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunKind
+from schemas.settings import EmbeddingSettings, ExtractionSettings
 from worker import embedded
 from worker.maintenance import Promotions
 from worker.models import Models
 from worker.process import Parts, Vitals
 from worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 SNAPSHOT_BYTES = 1 << 30
 """Bytes of snapshots that a process keeps."""
@@ -210,6 +216,10 @@ async def openai_client(stack: AsyncExitStack, settings: WorkerSettings) -> Call
     url, key = settings.openai_base_url, settings.openai_api_key
     if url is None and key is None:
         return no_endpoint
+    # Loaded in a thread, and only where there is an endpoint: it takes longer to load than all the rest.
+    await anyio.to_thread.run_sync(import_module, "pipeline.adapters.openai_models")
+    from pipeline.adapters.openai_models import connected
+
     base = url or "https://api.openai.com/v1"
     client = await stack.enter_async_context(connected(base, key.get_secret_value() if key else "none"))
     return lambda: client
@@ -225,21 +235,38 @@ def no_endpoint() -> AsyncOpenAI:
 
 def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Models:
     """Return the models by the names under which corpora ask for them."""
+
+    def embedder(wanted: EmbeddingSettings) -> EmbeddingProvider:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAIEmbedder
+
+        return OpenAIEmbedder(endpoint, wanted.model or settings.openai_embedding_model, wanted.dimension)
+
+    def extractor(wanted: ExtractionSettings) -> Extractor:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAIExtractor
+
+        return OpenAIExtractor(endpoint, wanted.model or settings.openai_model, wanted)
+
+    def summariser(wanted: ExtractionSettings) -> Summariser:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAISummariser
+
+        return OpenAISummariser(endpoint, wanted.model or settings.openai_model)
+
     return Models(
         lambda wanted: {
             "hash": HashEmbedder,
             "wordllama": WordLlamaEmbedder,
-            "openai": lambda: OpenAIEmbedder(
-                client(), wanted.model or settings.openai_embedding_model, wanted.dimension
-            ),
+            "openai": lambda: embedder(wanted),
         },
         lambda wanted: {
             "none": ready(lambda: None),
             "offline": ready(OfflineExtractor),
-            "openai": ready(lambda: OpenAIExtractor(client(), wanted.model or settings.openai_model, wanted)),
+            "openai": ready(lambda: extractor(wanted)),
             "spacy": lambda: SpacyExtractor.load(wanted.model),
         },
-        lambda wanted: OpenAISummariser(client(), wanted.model or settings.openai_model),
+        summariser,
     )
 
 

@@ -29,6 +29,7 @@ ROUND_SECONDS = (0.3, 0.5)
 """Bounds of the pause between two rounds of sweeping or looking; random, so that workers do not march in step."""
 
 INLINE_POLL_SECONDS = 0.05
+"""Pause between two looks of a worker in this process: only other workers, a retry or a wait for another run need it."""
 
 _TROUBLE = (DependencyError, DeadlineExceeded)
 _log = structlog.get_logger(__name__)
@@ -99,6 +100,12 @@ class Workshop:
         self._group = group
         self._claiming = anyio.Lock()  # so that two claims do not both see the last slot
         self._closed = False
+        self.room = anyio.Event()  # a unit ended and its lane has a free slot
+
+    @property
+    def busy(self) -> bool:
+        """Whether a unit is at work here: then the next one follows by itself."""
+        return any(lane.busy for lane in self._lanes)
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -136,10 +143,13 @@ class Workshop:
             while lease is not None:
                 await self._runner.execute(lease)
                 lease = None if self._closed else await self._runner.following(lease.root_id, lane.kinds)
+                if lane.busy < lane.slots:  # the unit may have made several
+                    self.room.set()
         except _TROUBLE as error:
             _log.warning("worker.lane_idle", error=str(error))
         finally:
             lane.busy -= 1
+            self.room.set()
 
 
 async def run_worker(parts: Parts, doorbell: Doorbell, room: Sequence[Lane]) -> None:
@@ -165,8 +175,10 @@ async def run_inline(parts: Parts, root_id: RunId, room: Sequence[Lane]) -> RunI
     """
     async with _workshop(parts, room) as (shop, group):
         while not (info := await parts.runs.info(root_id)).state.terminal:
+            shop.room = anyio.Event()
             await shop.look(root_id)
-            await anyio.sleep(INLINE_POLL_SECONDS)
+            with anyio.move_on_after(INLINE_POLL_SECONDS * (1 + 9 * shop.busy)):
+                await shop.room.wait()
         group.cancel_scope.cancel()
     return info
 

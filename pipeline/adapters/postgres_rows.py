@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.generations import rows
-from pipeline.generations.rows import DocumentRows, Numbers
+from pipeline.generations.rows import DocumentRows
 from pipeline.ports import Tx
 from pipeline.queries import load
 from schemas.ids import CorpusId
@@ -22,15 +22,16 @@ async def write_batch(
     `ensure_collection` returned.
     """
     await remove_documents(tx, corpus, number, [document.document_id for document in documents])
-    numbers = Numbers()
     await tx.copy("document", rows.DOCUMENT, rows.document_records(corpus, number, documents))
     await tx.copy("chunk", rows.CHUNK, rows.chunk_records(corpus, number, documents))
-    await tx.copy("mention", rows.MENTION, rows.mention_records(corpus, number, documents, numbers))
-    await tx.copy("fact", rows.FACT, rows.fact_records(corpus, number, documents, numbers))
+    await tx.copy("mention", rows.MENTION, rows.mention_records(corpus, number, documents))
+    await tx.copy("fact", rows.FACT, rows.fact_records(corpus, number, documents))
     await tx.copy(collection, rows.VECTOR, rows.vector_records(number, documents))
 
 
 async def remove_documents(tx: Tx, corpus: CorpusId, number: int, ids: Sequence[str]) -> None:
     """End these documents, their chunks, vectors, mentions and facts at the number; unknown ids are no error."""
-    if ids and (chunks := await tx.fetchval(_SQL["kill_documents"], corpus, number, list(ids))):
+    if not ids or not await tx.fetchval(_SQL["any_rows"], corpus, number, list(ids)):
+        return
+    if chunks := await tx.fetchval(_SQL["kill_documents"], corpus, number, list(ids)):
         await tx.execute(_SQL["kill_vectors"], corpus, number, chunks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pipeline.ports import Vectors
@@ -54,19 +55,11 @@ class DocumentRows:
     facts: Sequence[Sequence[Fact]]
 
 
-class Numbers:
-    """Entity numbers by (type, name); a batch names the same entities many times."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[EntityNo, str] | None] = {}
-
-    def find(self, entity_type: str, name: str) -> tuple[EntityNo, str] | None:
-        """Return the number and the identity key, or None if the name has no key."""
-        pair = (entity_type, name)
-        if pair not in self._known:
-            key = identity_key(name)
-            self._known[pair] = (entity_no(entity_id(entity_type, key)), key) if key else None
-        return self._known[pair]
+@lru_cache(65_536)
+def numbered(entity_type: str, name: str) -> tuple[EntityNo, str] | None:
+    """Return the entity's number and its identity key, or None if the name has no key."""
+    key = identity_key(name)
+    return (entity_no(entity_id(entity_type, key)), key) if key else None
 
 
 def document_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
@@ -88,29 +81,25 @@ def chunk_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -
             )  # fmt: skip
 
 
-def mention_records(
-    corpus: int, number: int, documents: Sequence[DocumentRows], numbers: Numbers
-) -> Iterator[tuple[Any, ...]]:
+def mention_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
     """Yield rows for the columns MENTION."""
     for document in documents:
         for chunk, mentions in zip(document.chunks, document.mentions, strict=True):
             for m in mentions:
-                if found := numbers.find(m.type, m.name):
+                if found := numbered(m.type, m.name):
                     yield (
                         corpus, chunk.chunk_id, found[0], number, m.type, found[1], m.name, m.start, m.end,
-                        str(m.origin), m.description,
+                        m.origin, m.description,
                     )  # fmt: skip
 
 
-def fact_records(
-    corpus: int, number: int, documents: Sequence[DocumentRows], numbers: Numbers
-) -> Iterator[tuple[Any, ...]]:
+def fact_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:
     """Yield rows for the columns FACT."""
     for document in documents:
         for chunk, facts in zip(document.chunks, document.facts, strict=True):
             for f in facts:
-                source = numbers.find(f.subject_type, f.subject)
-                target = numbers.find(f.object_type, f.object)
+                source = numbered(f.subject_type, f.subject)
+                target = numbered(f.object_type, f.object)
                 if source and target:
                     yield (
                         corpus, chunk.chunk_id, source[0], target[0], f.type, number, f.confidence, f.start, f.end,

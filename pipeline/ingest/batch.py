@@ -17,6 +17,7 @@ from pipeline.generations.rows import DocumentRows
 from pipeline.ingest.chunk import passage_text
 from pipeline.ingest.embed import Embedding, embed_texts
 from pipeline.ingest.extract import extract_texts
+from pipeline.ingest.offline import FINGERPRINT as OFFLINE
 from pipeline.ingest.offline import carried
 from pipeline.ingest.prepare import FINGERPRINT as READING
 from pipeline.ingest.prepare import Prepared, Preparer, Request
@@ -142,7 +143,7 @@ class BatchPipeline:
         recipe = await self.recipe(payload.settings, deadline)
         sorting = _Sorting()
         fresh = await self._fresh(payload.items, known, recipe, sorting, deadline)
-        prepared = await self._prepared(fresh, payload.settings, sorting)
+        prepared = await self._prepared(fresh, payload.settings, recipe.extraction == OFFLINE, sorting)
         rows, telemetry = await self._rows(corpus, prepared, payload.settings, recipe, deadline)
         for row in rows:
             sorting.outcomes[row.document_id] = DocumentOutcome(
@@ -158,13 +159,9 @@ class BatchPipeline:
     ) -> list[_Read]:
         """Read the documents; return those whose content or recipe is not the known one."""
         fresh: list[_Read] = []
-        for item in items:
-            try:
-                one = await self._read(item, deadline)
-            except (DependencyError, DeadlineExceeded):
-                raise
-            except SapwoodError as error:
-                sorting.end(item, Outcome.FAILED, str(error))
+        for item, one in zip(items, await self._read(items, deadline), strict=True):
+            if isinstance(one, SapwoodError):
+                sorting.end(item, Outcome.FAILED, str(one))
                 continue
             before = known.get(item.document_id)
             if before and (before.content_hash, before.recipe) == (one.content_hash, recipe.fingerprint):
@@ -174,16 +171,28 @@ class BatchPipeline:
                 fresh.append(one)
         return fresh
 
-    async def _read(self, item: Item, deadline: Deadline) -> _Read:
-        if item.source.kind is SourceKind.URL:
+    async def _read(self, items: Sequence[Item], deadline: Deadline) -> list[_Read | SapwoodError]:
+        """Return each document or why it cannot be read; all files in one thread."""
+        remote = {at: item for at, item in enumerate(items) if item.source.kind is SourceKind.URL}
+        local = [item for item in items if item.source.kind is not SourceKind.URL]
+        files = iter(await anyio.to_thread.run_sync(_read_files, local))
+        return [await self._fetched(item, deadline) if at in remote else next(files) for at, item in enumerate(items)]
+
+    async def _fetched(self, item: Item, deadline: Deadline) -> _Read | SapwoodError:
+        try:
             return _Read(item, *await self._fetcher.fetch(item.locator, deadline))
-        return _Read(item, await anyio.to_thread.run_sync(read, item), "")
+        except (DependencyError, DeadlineExceeded):
+            raise
+        except SapwoodError as error:
+            return error
 
     async def _prepared(
-        self, fresh: Sequence[_Read], settings: CorpusSettings, sorting: _Sorting
+        self, fresh: Sequence[_Read], settings: CorpusSettings, extract: bool, sorting: _Sorting
     ) -> list[tuple[_Read, Prepared]]:
-        """Parse, chunk and analyse in child processes; failed and empty documents end here."""
-        requests = [Request(one.item, one.data, one.media_type, settings.chunk) for one in fresh]
+        """Parse, chunk and analyse in child processes, which extract as well where no model is asked; failed and empty
+        documents end here.
+        """
+        requests = [Request(one.item, one.data, one.media_type, settings.chunk, extract) for one in fresh]
         done: list[tuple[_Read, Prepared]] = []
         for one, result in zip(fresh, await self._preparer.prepare(requests), strict=True):
             if isinstance(result, SapwoodError):
@@ -231,17 +240,20 @@ class BatchPipeline:
         settings: CorpusSettings,
         deadline: Deadline,
     ) -> tuple[list[Extraction], dict[str, int]]:
-        """Return what each chunk states: ready-made facts as they are, the rest from the extractor; failures are counted."""
+        """Return what each chunk states: what is known as it is, the rest from the extractor; failures are counted."""
         telemetry: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         extractor = await self._models.extractor(settings)
-        found = [document.ready.get(chunk.ordinal, Extraction()) for document, chunk in passages]
-        todo = [at for at, (document, _) in enumerate(passages) if not document.ready]
+        found = [_known(document, chunk.ordinal) for document, chunk in passages]
+        read = sum(bool(document.offline) for document, _ in passages)
+        for counter in ("selected", "attempted", "succeeded"):
+            telemetry[counter] = read
+        todo = [at for at, (document, _) in enumerate(passages) if not document.ready and not document.offline]
         if extractor is None or not todo:
             return found, telemetry
         chunks = [passages[at][1] for at in todo]
         texts, hashes = [chunk.text for chunk in chunks], [chunk.text_hash for chunk in chunks]
         results = await extract_texts(self._cache, corpus, extractor, texts, hashes, self._calls, deadline)
-        telemetry["selected"] = telemetry["attempted"] = len(todo)
+        telemetry["selected"] = telemetry["attempted"] = read + len(todo)
         for at, result in zip(todo, results, strict=True):
             if isinstance(result, SapwoodError):
                 telemetry["failed"] += 1
@@ -251,6 +263,23 @@ class BatchPipeline:
             telemetry["input_tokens"] += result.input_tokens
             telemetry["output_tokens"] += result.output_tokens
         return found, telemetry
+
+
+def _read_files(items: Sequence[Item]) -> list[_Read | SapwoodError]:
+    """Return each file or why it cannot be read. Blocking: for a thread."""
+    found: list[_Read | SapwoodError] = []
+    for item in items:
+        try:
+            found.append(_Read(item, read(item), ""))
+        except SapwoodError as error:
+            found.append(error)
+    return found
+
+
+def _known(document: Prepared, ordinal: int) -> Extraction:
+    """Return what is known of a chunk without asking an extractor."""
+    known = document.ready or document.offline
+    return known[ordinal] if known else Extraction()
 
 
 def settled(item: Item) -> Item:

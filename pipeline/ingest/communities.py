@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol, cast
 
 import graspologic_native
@@ -106,7 +107,7 @@ def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
         if len(part) > max_cluster_size:
             _, parts = _leiden(matrix, part)
             todo.extend((smaller, community.community_id, level + 1) for smaller in parts if len(parts) > 1)
-    communities.sort(key=lambda c: (c.level, c.community_id))
+    communities.sort(key=attrgetter("level", "community_id"))
     return Partition(nodes, [tuple(path) for path in paths], communities, modularity)
 
 
@@ -187,7 +188,7 @@ def described(partition: Partition, graph: Graph) -> list[Community]:
     shown = [name or public for name, public in zip(graph.names, graph.ids, strict=True)]
     leaders = leading(partition, graph, shown, LEADERS)
     return [
-        replace(c, name=names[0], summary=offline_summary(len(c.members), names))
+        Community(c.community_id, c.level, c.parent, c.members, names[0], offline_summary(len(c.members), names))
         for c in partition.communities
         for names in [leaders[c.community_id]]
     ]

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Protocol, cast
 
 import numpy as np
@@ -44,22 +45,26 @@ FINGERPRINT = f"hash-{DIMENSION}-1/snowball-{_LIBRARY.version()}"
 
 def hash_vectors(texts: Sequence[str]) -> Vectors:
     """Return the (n, 128) vectors of the texts, not normalised; pure."""
-    words = [_features(text) for text in texts]
-    features = np.array([feature for of_text in words for feature in of_text], dtype=np.uint64)
-    rows = np.repeat(np.arange(len(texts), dtype=np.uint64), [len(of_text) for of_text in words])
+    found = [_features(text) for text in texts]
+    features = np.fromiter(chain.from_iterable(found), dtype=np.uint64)
+    rows = np.repeat(np.arange(len(texts)), [len(of_text) for of_text in found])
     # A feature's lowest bit says that it counts twice; it is no part of its identity.
     weights = 1.0 + (features & np.uint64(1)).astype(np.float64)
-    cells, place = np.unique(np.stack([rows, features >> np.uint64(1)]), axis=1, return_inverse=True)
-    values = 1.0 + np.log(np.bincount(place.reshape(-1), weights=weights))
-    signs = 1.0 - 2.0 * ((cells[1] >> np.uint64(40)) & np.uint64(1)).astype(np.float64)
-    buckets = cells[0].astype(np.int64) * DIMENSION + (cells[1] % np.uint64(DIMENSION)).astype(np.int64)
+    order = np.lexsort((features >> np.uint64(1), rows))
+    rows, stems = rows[order], features[order] >> np.uint64(1)
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (rows[1:] != rows[:-1]) | (stems[1:] != stems[:-1])
+    values = 1.0 + np.log(np.bincount(np.cumsum(first) - 1, weights=weights[order]))
+    rows, stems = rows[first], stems[first]
+    signs = 1.0 - 2.0 * ((stems >> np.uint64(40)) & np.uint64(1)).astype(np.float64)
+    buckets = rows * DIMENSION + (stems % np.uint64(DIMENSION)).astype(np.int64)
     flat = np.bincount(buckets, weights=values * signs, minlength=len(texts) * DIMENSION)
     return flat.reshape(len(texts), DIMENSION).astype(np.float32)
 
 
 def _features(text: str) -> list[int]:
     words = _WORD.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
-    telling = [feature for word in words for feature in _feature(word)]
+    telling = list(chain.from_iterable(map(_feature, words)))
     return telling or [feature for word in words for feature in _hashed(word.lower(), False)]
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
-from pipeline.deadline import Deadline
-from pipeline.errors import SapwoodError
 from pipeline.ingest.entity_types import type_of
 from pipeline.ingest.names import find_spans, unwrapped
 from pipeline.ingest.patterns import find_statements
 from schemas.graph import Extraction, Fact, Mention, MentionOrigin
+
+if TYPE_CHECKING:
+    from pipeline.deadline import Deadline
+    from pipeline.errors import SapwoodError
 
 FINGERPRINT = "offline-1"
 """To be raised whenever a rule or word list of this extractor changes."""
@@ -57,6 +58,8 @@ class OfflineExtractor:
 
     async def extract(self, texts: Sequence[str], deadline: Deadline) -> list[Extraction | SapwoodError]:
         """Return what each text holds; offline extraction cannot fail. Raises DeadlineExceeded."""
+        import anyio.to_thread  # here, since the children that parse load this module and should start fast
+
         found: list[Extraction | SapwoodError] = []
         for at in range(0, len(texts), _SLICE):
             deadline.budget(1.0)

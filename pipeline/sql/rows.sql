@@ -1,3 +1,11 @@
+-- name: any_rows
+-- Whether these documents have rows that must end: most batches write documents that are new.
+select exists (
+    select from chunk where corpus_id = $1 and document_id = any($3::text[]) and (died is null or born = $2)
+) or exists (
+    select from document where corpus_id = $1 and document_id = any($3::text[]) and (died is null or born = $2)
+);
+
 -- name: kill_documents
 -- End the versions of these documents and of all that belongs to them at a number, and return their chunks.
 -- What the number itself bore (a batch that is written again) is deleted.

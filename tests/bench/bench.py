@@ -11,20 +11,30 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from subprocess import DEVNULL
+from typing import Any
 
+import anyio
+import httpx
 import numpy as np
 import orjson
 import psutil
 from anyio import to_thread
+from anyio.abc import Process
 
+from pipeline.deadline import Deadline
 from schemas.runs import RunInfo, RunState
-from schemas.settings import CorpusSettings
+from schemas.settings import CorpusSettings, ExtractionSettings
 from worker import embedded
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("SAPWOOD_SHARED") or ROOT.parent / "shared") / "data"
+LISTENING = """
+select count(*) from pg_stat_activity where application_name = 'sapwood' and query ilike 'listen %sapwood_stop%'
+"""
+PAID = CorpusSettings(extraction=ExtractionSettings(provider="openai", model="stub"))
 WORDS = 90
 """Words of a synthetic passage, about as many as a real one of MuSiQue has."""
 
@@ -67,11 +77,13 @@ class Bench:
         self.figures.append(figure)
         print(f"  {figure.what}: {figure.shown}", file=sys.stderr, flush=True)
 
-    def times(self, what: str, seconds: Sequence[float], limits: dict[int, float], note: str = "") -> None:
+    def times(self, what: str, seconds: Sequence[float], limits: dict[int, float | None], note: str = "") -> None:
         """Keep percentiles of a sample, in milliseconds, each with its limit in milliseconds."""
         for percent, limit in limits.items():
             value = percentile(seconds, percent) * 1000
-            self.add(Figure(f"{what}, p{percent}", f"{value:.1f} ms", value, limit, "ms", note=f"n {len(seconds)}; {note}"))
+            self.add(
+                Figure(f"{what}, p{percent}", f"{value:.1f} ms", value, limit, "ms", note=f"n {len(seconds)}; {note}")
+            )
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -106,6 +118,67 @@ async def indexed(app: Sapwood, corpus: str, source: Path | None, settings: Corp
     """Index in this process and insist on success."""
     run = await app.index(corpus, [str(source)] if source else [], settings=settings)
     return finished(await app.work(run.run_id))
+
+
+@asynccontextmanager
+async def worker(bench: Bench, **settings: object) -> AsyncGenerator[Process]:
+    """A worker process over the same servers; killed at the end if it still runs."""
+    given = {f"SAPWOOD_{name.upper()}": str(value) for name, value in {"home": home_of(bench), **settings}.items()}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SAPWOOD_")}
+    command = [sys.executable, "-m", "worker", "worker"]
+    process = await anyio.open_process(command, cwd=ROOT, env={**kept, **given}, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        yield process
+    finally:
+        with anyio.move_on_after(5, shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def ready(app: Sapwood, workers: int) -> None:
+    """Wait until so many worker processes are at work: each listens for requests to stop."""
+    with anyio.fail_after(60):
+        while await asked(app, LISTENING) < workers:  # noqa: ASYNC110 - a server tells nobody
+            await anyio.sleep(0.05)
+
+
+async def asked(app: Sapwood, query: str, *values: object) -> Any:
+    """One value from the database."""
+    async with app.services.pool.connection(Deadline.after(60)) as tx:
+        return await tx.fetchval(query, *values)
+
+
+@asynccontextmanager
+async def stub(seconds: float) -> AsyncGenerator[Stub]:
+    """A model in a process of its own that takes so long for a call, however many there are."""
+    command = [sys.executable, str(Path(__file__).with_name("stub.py")), str(seconds)]
+    process = await anyio.open_process(command, cwd=ROOT, stderr=None)
+    try:
+        assert process.stdout is not None
+        yield Stub((await process.stdout.receive()).decode().strip())
+    finally:
+        with anyio.move_on_after(5, shield=True):
+            process.kill()
+            await process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """Where the model is, and what it has seen."""
+
+    url: str
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What a process must know to use it."""
+        return {"openai_base_url": self.url, "openai_api_key": "stub", "openai_model": "stub"}
+
+    async def seen(self) -> dict[str, int]:
+        """Counts of `calls` so far, and of calls under way (`busy`)."""
+        async with httpx.AsyncClient() as client:
+            counts: dict[str, int] = (await client.post(f"{self.url}/seen")).json()
+            return counts
 
 
 def finished(info: RunInfo) -> RunInfo:

@@ -62,7 +62,7 @@ async def promote(app: Sapwood, root: anyio.Path, number: int, history: History)
 
 
 async def read(settings: WorkerSettings, strategy: Strategy, history: History) -> None:
-    """Ask without a pause, over a pool and snapshots of its own, until all is promoted."""
+    """Ask again and again, over a pool and snapshots of its own, until all is promoted."""
     async with open_sapwood(settings) as app:
         for turn in itertools.count():
             if history.done:
@@ -76,6 +76,7 @@ async def read(settings: WorkerSettings, strategy: Strategy, history: History) -
                 cache=turn % 2 == 0,
             )
             note(await app.query(CORPUS, request), strategy, history)
+            await anyio.sleep(0.02)
 
 
 def note(result: QueryResult, strategy: Strategy, history: History) -> None:

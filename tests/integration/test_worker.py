@@ -209,6 +209,26 @@ async def test_a_worker_that_lost_its_lease_stops_the_work(database: str, redis_
         group.cancel_scope.cancel()
 
 
+async def test_a_worker_may_get_a_unit_again_while_its_old_turn_is_still_ending(database: str, redis_url: str) -> None:
+    """As after a freeze: the worker's own sweeper queues the unit anew before the old turn has stopped."""
+    again = anyio.Event()
+
+    async def handler(work: Work) -> None:
+        if work.lease.fence > 1:
+            await finish(work)
+            again.set()
+            return
+        async with w.pool.transaction(Deadline.after(5)) as tx:
+            await tx.execute("update run set fence = 2, state = 'queued', owner = ''")
+        with anyio.move_on_after(20, shield=True):
+            await again.wait()
+            await anyio.sleep(0.1)  # the new turn is over and forgotten before the old one
+
+    async with world(database, redis_url) as w:
+        assert (await w.inline(handler)).state is RunState.COMPLETED
+        assert again.is_set()
+
+
 async def test_twenty_rolling_sigterms_cost_no_attempt(database: str, redis_url: str) -> None:
     """Each worker is told to stop in the middle of a step; the run goes on elsewhere, and ends as if undisturbed."""
     stops, steps = 0, 25
