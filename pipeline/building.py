@@ -115,12 +115,12 @@ class Accounting(Protocol):
         """Return how many chunks the generation in the making will have."""
         ...
 
-    async def analyze_written(self, tx: Tx) -> None:
-        """Refresh the planner's statistics about what batches write."""
+    async def expect_many(self, tx: Tx) -> None:
+        """Have the queries of this transaction planned for many rows that the planner knows nothing of yet."""
         ...
 
-    async def analyze_derived(self, tx: Tx) -> None:
-        """Refresh the planner's statistics about what is derived."""
+    async def analyze(self, tx: Tx) -> None:
+        """Refresh the planner's statistics about what runs write."""
         ...
 
 

@@ -22,7 +22,7 @@ from pipeline.ingest import communities
 from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
 from pipeline.ingest.communities import Graph, Partition
 from pipeline.ingest.summaries import summarised
-from pipeline.plan import Known, Plan, batches, plan
+from pipeline.plan import Plan, batches, plan
 from pipeline.ports import FencedTx
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from pipeline.runs import Work
@@ -38,8 +38,8 @@ CALL = 30.0
 """Seconds that reading the plan's or the graph's inputs may take."""
 
 BULK = 256
-"""Documents or derived rows from which the planner's statistics are refreshed at once: its guesses about rows that it has
-not seen yet cost minutes, and autovacuum comes a minute later."""
+"""Documents from which a run's queries are planned for many rows, and the planner's statistics refreshed at its end: its
+guesses about rows that it has not seen yet cost minutes, and autovacuum comes a minute later."""
 
 NOTABLE = 100
 """Documents that one event names at most; the accounting has them all."""
@@ -103,10 +103,12 @@ class Indexer:
         known = await building.corpora.known(corpus, _within(work))
         left_out = frozenset(one.document_id for one in listing.skipped)
         todo = plan(listing.items, left_out, known, recipe.fingerprint)
-        settled = [*listing.skipped, *_settled(todo, known, left_out)]
+        removed = [DocumentOutcome(name, Outcome.REMOVED) for name in todo.removed if name not in left_out]
+        settled = [*listing.skipped, *removed]
         async with work.fenced() as tx:
             await building.accounting.remember_sources(tx, corpus, sources)
             await building.accounting.add_outcomes(tx, work.lease.run_id, settled)
+            await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
             idle = not todo.to_do and not todo.removed
             if idle and await building.accounting.current(tx, corpus) is not None:
                 await self._unchanged(tx, work)
@@ -124,14 +126,19 @@ class Indexer:
         await building.accounting.set_result(
             tx,
             work.lease.run_id,
-            {"collection": collection, "dimension": recipe.dimension, "embedding": recipe.embedding},
+            {
+                "collection": collection,
+                "dimension": recipe.dimension,
+                "embedding": recipe.embedding,
+                "unchanged": len(todo.unchanged),
+            },
         )
         settings = payload.settings.model_dump(mode="json")
         units = [batch_payload(payload.corpus, number, collection, settings, items) for items in batches(todo.to_do)]
         tx.event(
             Planned(
                 generation=number,
-                seen=len(todo.to_do) + settled,
+                seen=len(todo.to_do) + len(todo.unchanged) + settled,
                 to_do=len(todo.to_do),
                 unchanged=len(todo.unchanged),
                 removed=len(todo.removed),
@@ -151,11 +158,9 @@ class Indexer:
     async def _derive(self, work: Work, payload: IndexPayload) -> None:
         corpus, number = work.lease.corpus_id, _number(work)
         building = self._building
-        async with building.reading(_within(work)) as tx:
-            outcomes = await building.accounting.outcome_counts(tx, work.lease.run_id)
-            if outcomes.get(Outcome.INDEXED, 0) >= BULK:
-                await building.accounting.analyze_written(tx)
         async with work.fenced() as tx:
+            if await self._is_bulk(tx, work):
+                await building.accounting.expect_many(tx)
             if not await building.accounting.touched(tx, corpus, number):
                 await building.accounting.withdraw(tx, corpus, number)
                 await self._unchanged(tx, work)
@@ -177,8 +182,6 @@ class Indexer:
         building, settings = self._building, payload.settings.graph_indexing
         async with building.reading(_within(work)) as tx:
             result = await building.accounting.get_result(tx, work.lease.run_id)
-            if result["derived"] >= BULK:
-                await building.accounting.analyze_derived(tx)
             stored = await building.stored_communities(tx, corpus, number)
             graph = await building.read_graph(tx, corpus)
         partition, described = await anyio.to_thread.run_sync(
@@ -202,6 +205,8 @@ class Indexer:
         async with work.fenced() as tx:
             accounting = self._building.accounting
             outcomes = await accounting.outcome_counts(tx, lease.run_id)
+            if bulk := outcomes.get(Outcome.INDEXED, 0) >= BULK:
+                await accounting.expect_many(tx)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
             draft = draft_of(work.lease, payload, recipe, result, parts, outcomes)
@@ -212,6 +217,13 @@ class Indexer:
             )
             tx.finish(RunState.COMPLETED)
         self._building.promoted(corpus, number)
+        if bulk:
+            async with self._building.reading(Deadline.after(CALL)) as tx:
+                await self._building.accounting.analyze(tx)
+
+    async def _is_bulk(self, tx: FencedTx, work: Work) -> bool:
+        outcomes = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
+        return outcomes.get(Outcome.INDEXED, 0) >= BULK
 
 
 def _regroup(
@@ -262,12 +274,6 @@ def draft_of(
 def policy_of(settings: CorpusSettings) -> Policy:
     """Return what graph a corpus with these settings gets."""
     return graph_policy(internal=False, enabled=settings.graph_indexing.enabled, code=False)
-
-
-def _settled(todo: Plan, known: dict[str, Known], left_out: frozenset[str]) -> list[DocumentOutcome]:
-    """Return the outcomes that the plan alone decides; a document that was left out has its own already."""
-    same = [DocumentOutcome(name, Outcome.UNCHANGED, chunks=known[name].chunks) for name in todo.unchanged]
-    return same + [DocumentOutcome(name, Outcome.REMOVED) for name in todo.removed if name not in left_out]
 
 
 def _documents(result: BatchResult) -> Documents:

@@ -63,7 +63,6 @@ def _certainly_same(item: Item, known: Known | None, recipe: bytes) -> bool:
         known is not None
         and known.recipe == recipe
         and item.mtime_ns is not None
-        and not item.part
         and (item.size, item.mtime_ns, item.locator) == (known.size, known.mtime_ns, known.locator)
     )
 

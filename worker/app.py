@@ -65,7 +65,7 @@ class Sapwood:
             return CorpusSettings()
 
     async def delete_corpus(self, name: str) -> None:
-        """Delete a corpus with everything that came from it; refused while a run of it is under way."""
+        """Delete a corpus with everything that came from it; a run that is under way finds itself fenced out."""
         corpus = await self.corpus(name)
         self.services.snapshots.forget(corpus.corpus_id)
         await self.services.corpora.delete(self.tenant, name, Deadline.after(LONG))
@@ -92,9 +92,9 @@ class Sapwood:
         run. Raises InvalidRequest, Refused or ConfigurationError before anything is enqueued.
         """
         made = [await self._source(one, include, exclude) for one in sources]
-        found = await self.create_corpus(corpus, settings)
         if not made and not await self.sources(corpus):
             raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
+        found = await self.create_corpus(corpus, settings)
         self.services.models.embedding(found.settings.embedding)
         await self.services.models.extractor(found.settings)
         payload = IndexPayload(

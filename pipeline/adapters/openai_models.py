@@ -21,6 +21,7 @@ from openai import AsyncOpenAI
 from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, ModelError, ModelRefused, SapwoodError
 from pipeline.ingest.embed import CALL_TEXTS, Embedded
+from pipeline.ingest.paid import retried, spread
 from pipeline.ingest.prompt import (
     VERSION,
     Messages,
@@ -163,21 +164,36 @@ class OpenAIExtractor:
         return {"response_format": response_format} | ({"temperature": 0} if cold else {})
 
 
+SUMMARY_CALLS = 8
+"""Summaries that are asked for at once."""
+
+
 class OpenAISummariser:
     """Writes the summaries of communities."""
 
     def __init__(self, client: AsyncOpenAI, model: str) -> None:
         self._client = client
         self._model = _named(model, "extraction.model")
+        self._slots = anyio.CapacityLimiter(SUMMARY_CALLS)
         self.fingerprint = f"openai/{model}/{VERSION}"
 
     async def summarise(self, topics: Sequence[Topic], deadline: Deadline) -> list[str | SapwoodError]:
         """Return for each topic, in order, a summary of at most about 80 words or why there is none."""
-        return [await self._one(topic, deadline) for topic in topics]
+        answers: list[str | SapwoodError] = [ModelError()] * len(topics)
 
-    async def _one(self, topic: Topic, deadline: Deadline) -> str | SapwoodError:
+        async def one(at: int) -> None:
+            async with self._slots:
+                answers[at] = await self._summary(topics[at], deadline)
+
+        await spread(one, range(len(topics)), self._slots)
+        return answers
+
+    async def _summary(self, topic: Topic, deadline: Deadline) -> str | SapwoodError:
+        messages = summary_messages(topic)
         try:
-            answer = await _chat(self._client, self._model, summary_messages(topic), {}, deadline)
+            answer = await retried(
+                lambda: _chat(self._client, self._model, messages, {"type": "text"}, deadline), deadline
+            )
         except ModelError as error:
             return error
         return " ".join(answer.text.split())[:2000]

@@ -162,13 +162,13 @@ class PostgresAccounting:
         found: int = await tx.fetchval(_SQL["live_chunks"], corpus)
         return found
 
-    async def analyze_written(self, tx: Tx) -> None:
-        """Refresh the planner's statistics about what batches write; a table that another process analyzes is left to it."""
-        await tx.execute(_SQL["analyze_written"])
+    async def expect_many(self, tx: Tx) -> None:
+        """Have the queries of this transaction planned for many rows that the planner knows nothing of yet."""
+        await tx.execute(_SQL["expect_many"])
 
-    async def analyze_derived(self, tx: Tx) -> None:
-        """Refresh the planner's statistics about what is derived, likewise."""
-        await tx.execute(_SQL["analyze_derived"])
+    async def analyze(self, tx: Tx) -> None:
+        """Refresh the planner's statistics; a table that another process analyzes is left to it."""
+        await tx.execute(_SQL["analyze"])
 
     async def batch_results(self, tx: Tx, root: RunId) -> list[dict[str, Any]]:
         """Return what the batches of an index run found out, in no order."""

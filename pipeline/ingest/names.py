@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from pipeline.ingest.lexicon import COMMON_WORDS, FUNCTION_WORDS, ORGANIZATION_CUES, words
 
@@ -58,16 +59,13 @@ _EVENT = rf"""
     \d{{1,3}}(?:st|nd|rd|th)[ ](?!Century){_NAME}
   | {_YEAR}(?:[-–]\d\d(?:\d\d)?)?[ ](?:{_WORD}[ ]){{0,5}}
     (?:Cup|Olympics?|Games|Championships?|Season|Elections?|Tour|League|Open|Series|Prix|Awards?|Tournament|Festival|Census|Act)\b"""
-_TOKEN = re.compile(
-    rf"""(?<!\w)(?:
+_TOKEN = rf"""(?<!\w)(?:
         (?=[{_UPPER}])(?:(?P<day>{_DAY_NAME})|(?P<name>{_NAME}))
       | (?=[a-z])(?:(?P<skip>https?://\S+|www\.\S+)|(?P<brand>{_NAME})|(?P<length>{_SPAN_OF_TIME}))
       | (?<![.,$€£¥])(?=\d)(?:(?P<event>{_EVENT})|(?P<date>{_DATE})|(?P<number>{_NUMBER}))
       | (?P<amount>[$€£¥]\d[\d,]*(?:\.\d+)?(?:[ ]?(?:million|billion|trillion)\b)?)
       | (?P<code>`[^`\n]{{1,60}}`)
-      | (?P<quote>(?:["“«]|``)[ ]?(?=[{_UPPER}\d])[^"“”«»`\n]{{2,80}}?(?:["”»]|'')))""",
-    re.VERBOSE,
-)
+      | (?P<quote>(?:["“«]|``)[ ]?(?=[{_UPPER}\d])[^"“”«»`\n]{{2,80}}?(?:["”»]|'')))"""
 _SEAM = re.compile(r"['’]s (?!['’])| ['’]s | (?:and|for|of)(?: the)? | the ")
 _HARD_WRAP = re.compile(r"\n(?<=[^\n]{50}\n)(?=\w)")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;•|>*#\n\"“«]|\n[ \t]*(?:[-+]|\d+[.)]))[\"'“”‘’»)\]*_` \t]*\Z")
@@ -93,10 +91,17 @@ def unwrapped(text: str) -> str:
     return _HARD_WRAP.sub(" ", text)
 
 
+@cache
+def _tokens() -> re.Pattern[str]:
+    """Return the pattern, compiled when it is needed: that takes longer than all imports of a query."""
+    return re.compile(_TOKEN, re.VERBOSE)
+
+
 def find_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[Span]:
     """Yield where entities stand, in order, without overlap."""
     end = len(text) if end is None else end
-    while found := _TOKEN.search(text, start, end):
+    tokens = _tokens()
+    while found := tokens.search(text, start, end):
         kind, begin, start = found.lastgroup, found.start(), found.end()
         if kind == "name":
             first = text[begin:start].split(" ", 1)[0]

@@ -84,9 +84,13 @@ on conflict (run_id, document_id) do update
 set outcome = excluded.outcome, reason = excluded.reason, chunks = excluded.chunks;
 
 -- name: outcome_counts
--- How many documents of a run ended how.
-select outcome, count(*)::int as documents, coalesce(sum(chunks), 0)::int as chunks
-from outcome where run_id = $1 group by outcome order by outcome;
+-- How many documents of a run ended how. Those that its plan found unchanged are one number in its result, so that
+-- accounting for them costs nothing; those that a batch found unchanged have rows.
+select outcome, sum(documents)::int as documents from (
+    select outcome, count(*) as documents from outcome where run_id = $1 group by outcome
+    union all
+    select 'unchanged', (result ->> 'unchanged')::int from run where run_id = $1 and (result ->> 'unchanged')::int > 0
+) as counted group by outcome order by outcome;
 
 -- name: notable_outcomes
 -- The documents of a run that were not simply indexed or unchanged, by id.
@@ -131,10 +135,11 @@ select community_id, level, size, name, summary from community
 where corpus_id = $1 and born <= $2 and (died is null or died > $2)
 order by size desc, name collate "C", community_id limit $3;
 
--- name: analyze_written
--- Tell the planner about the rows that batches wrote.
-analyze (skip_locked) document, chunk, mention, fact;
+-- name: expect_many
+-- Have this transaction hash and sort rather than look up row by row: the planner's guesses about rows that it has not
+-- seen yet are so low that it would compare each with each.
+select set_config('enable_nestloop', 'off', true);
 
--- name: analyze_derived
--- Tell the planner about the rows that were derived.
-analyze (skip_locked) entity, relation;
+-- name: analyze
+-- Tell the planner about the rows that a run wrote.
+analyze (skip_locked) document, chunk, mention, fact, entity, relation, membership, community;

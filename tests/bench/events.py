@@ -28,7 +28,7 @@ async def run(bench: Bench) -> None:
         async with worker(bench):
             await ready(app, 1)
             await first_events(bench, app, 20 if bench.quick else 200)
-        await resumed(bench, app, 4 if bench.quick else 20)
+    await resumed(bench, 4 if bench.quick else 20)
 
 
 async def first_events(bench: Bench, app: Sapwood, tries: int) -> None:
@@ -51,11 +51,11 @@ async def first_events(bench: Bench, app: Sapwood, tries: int) -> None:
     bench.times("submit → answer from the worker process", answered, {50: None, 95: None})
 
 
-async def resumed(bench: Bench, app: Sapwood, kills: int) -> None:
+async def resumed(bench: Bench, kills: int) -> None:
     """Kill the worker that has the only batch of a run, again and again; another takes the batch over."""
     folder = await folder_of(bench, "resumed", 60)
     seconds: list[float] = []
-    async with AsyncExitStack() as stack, stub(0.5) as model:
+    async with stub(0.5) as model, opened(bench, **model.settings) as app, AsyncExitStack() as stack:
         settings = {**model.settings, "model_concurrency": 1}
         spare = [await stack.enter_async_context(worker(bench, **settings)) for _ in range(2)]
         for number in range(kills):
