@@ -103,6 +103,7 @@ class Indexer:
         known = await building.corpora.known(corpus, _within(work))
         left_out = frozenset(one.document_id for one in listing.skipped)
         todo = plan(listing.items, left_out, known, recipe.fingerprint)
+        self._batch.expect(len(todo.to_do))
         removed = [DocumentOutcome(name, Outcome.REMOVED) for name in todo.removed if name not in left_out]
         settled = [*listing.skipped, *removed]
         async with work.fenced() as tx:
@@ -182,8 +183,11 @@ class Indexer:
         building, settings = self._building, payload.settings.graph_indexing
         async with building.reading(_within(work)) as tx:
             result = await building.accounting.get_result(tx, work.lease.run_id)
-            stored = await building.stored_communities(tx, corpus, number)
-            graph = await building.read_graph(tx, corpus)
+            among = None
+            if not result["edges"]:
+                among = await building.lone_changes(tx, corpus, number, settings.model_dump(mode="json"))
+            stored = await building.stored_communities(tx, corpus, number, among)
+            graph = await building.read_graph(tx, corpus, among)
         partition, described = await anyio.to_thread.run_sync(
             _regroup, graph, stored.paths, result["edges"], settings.max_cluster_size
         )

@@ -13,7 +13,7 @@ MOST_DOCUMENTS = 256
 then shared by more.
 """
 
-BATCHES = 32
+BATCHES = 8
 BATCH_BYTES = 4 * 1024 * 1024
 RACY_NS = 2_000_000_000
 """A file written less than this many nanoseconds before it was indexed may have changed within the same time stamp."""

@@ -24,12 +24,9 @@ _PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in ra
 
 def number_of(*parts: str) -> int:
     """Return the first 63 bits of the SHA-256 of the parts, each framed by its length so that no two lists collide."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return int.from_bytes(digest.digest()[:8], "big") & _MASK
+    data = [part.encode("utf-8", "surrogatepass") for part in parts]
+    framed = b"".join([len(part).to_bytes(8, "big") + part for part in data])
+    return int.from_bytes(hashlib.sha256(framed).digest()[:8], "big") & _MASK
 
 
 def show(number: int) -> str:

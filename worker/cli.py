@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc as collector
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -36,6 +37,10 @@ app = typer.Typer(
 corpus_app = typer.Typer(no_args_is_help=True, help="Make, list, show and delete corpora.")
 app.add_typer(corpus_app, name="corpus")
 register(app)
+
+
+YOUNG = (100_000, 10, 10)
+"""When the garbage collector looks for cycles: rows come and go by the hundred thousand, and hold none."""
 
 
 class Exit(IntEnum):
@@ -325,4 +330,6 @@ def worker() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    collector.freeze()
+    collector.set_threshold(*YOUNG)
     app()

@@ -203,6 +203,7 @@ def building(
         remove_documents=postgres_rows.remove_documents,
         write_batch=postgres_rows.write_batch,
         derive=postgres_derive.derive,
+        lone_changes=postgres_communities.lone_changes,
         read_graph=postgres_communities.read_graph,
         stored_communities=postgres_communities.stored_communities,
         write_communities=postgres_communities.write_communities,

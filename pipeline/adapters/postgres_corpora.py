@@ -42,7 +42,9 @@ class PostgresCorpora:
             InvalidRequest: that is no name for a corpus.
         """
         if not _NAME.fullmatch(name):
-            raise InvalidRequest(f"{name!r} is no name for a corpus: up to 100 letters, digits, dots, dashes, underscores.")
+            raise InvalidRequest(
+                f"{name!r} is no name for a corpus: up to 100 letters, digits, dots, dashes, underscores."
+            )
         async with self._pool.transaction(deadline) as tx:
             values = (settings or CorpusSettings()).model_dump(mode="json")
             made = await tx.execute(_SQL["create_corpus"], tenant, name, values)

@@ -34,6 +34,9 @@ from schemas.payloads import BatchPayload
 from schemas.settings import CorpusSettings, EmbeddingSettings
 from schemas.settings import recipe as recipe_of
 
+FETCHES = 8
+"""Pages that are fetched at once."""
+
 COUNTERS = ("selected", "attempted", "succeeded", "failed", "truncated", "input_tokens", "output_tokens")
 
 
@@ -81,6 +84,7 @@ class _Sorting:
 
     outcomes: dict[str, DocumentOutcome] = field(default_factory=dict[str, DocumentOutcome])
     restat: list[Item] = field(default_factory=list[Item])
+    kept: set[str] = field(default_factory=set[str])
 
     def end(self, item: Item, outcome: Outcome, reason: str = "", chunks: int = 0) -> None:
         self.outcomes[item.document_id] = DocumentOutcome(item.document_id, outcome, reason, chunks)
@@ -108,6 +112,8 @@ class BatchPipeline:
         self._fetcher = fetcher
         self._cache = cache
         self._calls = calls
+        self._turn = anyio.Lock()
+        self._fetches = anyio.CapacityLimiter(FETCHES)
 
     async def recipe(self, settings: CorpusSettings, deadline: Deadline) -> Recipe:
         """Return what documents of a corpus with these settings are made with; may ask the embedding for its width."""
@@ -127,6 +133,10 @@ class BatchPipeline:
         """Return what the sources hold now, in canonical order."""
         deadline.budget(1.0)
         return await anyio.to_thread.run_sync(list_sources, sources)
+
+    def expect(self, documents: int) -> None:
+        """Get ready, beside the caller, for so many documents that are to be read soon."""
+        self._preparer.expect(documents)
 
     def summariser(self, settings: CorpusSettings) -> Summariser | None:
         """Return the model that summarises communities, if one is set."""
@@ -151,7 +161,8 @@ class BatchPipeline:
             )
         outcomes = [sorting.outcomes[item.document_id] for item in payload.items]
         stays = (Outcome.INDEXED, Outcome.UNCHANGED)
-        gone = [o.document_id for o in outcomes if o.outcome not in stays and o.document_id in known]
+        ended = [o.document_id for o in outcomes if o.outcome not in stays and o.document_id in known]
+        gone = [name for name in ended if name not in sorting.kept]
         return BatchResult(rows, outcomes, gone, sorting.restat, telemetry)
 
     async def _fresh(
@@ -160,10 +171,15 @@ class BatchPipeline:
         """Read the documents; return those whose content or recipe is not the known one."""
         fresh: list[_Read] = []
         for item, one in zip(items, await self._read(items, deadline), strict=True):
-            if isinstance(one, SapwoodError):
-                sorting.end(item, Outcome.FAILED, str(one))
-                continue
             before = known.get(item.document_id)
+            if isinstance(one, SapwoodError):
+                # A page that cannot be had just now is not gone; a file that cannot be read is not there.
+                if before and item.source.kind is SourceKind.URL:
+                    sorting.kept.add(item.document_id)
+                    sorting.end(item, Outcome.FAILED, f"{one} (its last version stays)")
+                else:
+                    sorting.end(item, Outcome.FAILED, str(one))
+                continue
             if before and (before.content_hash, before.recipe) == (one.content_hash, recipe.fingerprint):
                 sorting.end(item, Outcome.UNCHANGED, chunks=before.chunks)
                 sorting.restat.append(settled(item))
@@ -172,11 +188,19 @@ class BatchPipeline:
         return fresh
 
     async def _read(self, items: Sequence[Item], deadline: Deadline) -> list[_Read | SapwoodError]:
-        """Return each document or why it cannot be read; all files in one thread."""
-        remote = {at: item for at, item in enumerate(items) if item.source.kind is SourceKind.URL}
-        local = [item for item in items if item.source.kind is not SourceKind.URL]
-        files = iter(await anyio.to_thread.run_sync(_read_files, local))
-        return [await self._fetched(item, deadline) if at in remote else next(files) for at, item in enumerate(items)]
+        """Return each document or why it cannot be read; all files in one thread, pages a few at a time."""
+        files = [item for item in items if item.source.kind is not SourceKind.URL]
+        pages = [item for item in items if item.source.kind is SourceKind.URL]
+        found = dict(zip(files, await anyio.to_thread.run_sync(_read_files, files), strict=True))
+
+        async def fetch(item: Item) -> None:
+            async with self._fetches:
+                found[item] = await self._fetched(item, deadline)
+
+        async with anyio.create_task_group() as group:
+            for item in pages:
+                group.start_soon(fetch, item)
+        return [found[item] for item in items]
 
     async def _fetched(self, item: Item, deadline: Deadline) -> _Read | SapwoodError:
         try:
@@ -252,7 +276,9 @@ class BatchPipeline:
             return found, telemetry
         chunks = [passages[at][1] for at in todo]
         texts, hashes = [chunk.text for chunk in chunks], [chunk.text_hash for chunk in chunks]
-        results = await extract_texts(self._cache, corpus, extractor, texts, hashes, self._calls, deadline)
+        results = await extract_texts(
+            self._cache, corpus, extractor, texts, hashes, self._calls, deadline, turn=self._turn
+        )
         telemetry["selected"] = telemetry["attempted"] = read + len(todo)
         for at, result in zip(todo, results, strict=True):
             if isinstance(result, SapwoodError):

@@ -94,9 +94,10 @@ def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
     matrix = _adjacency(nodes, edges)
     degrees = np.diff(matrix.indptr)
     modularity, coarsest = _leiden(matrix, np.flatnonzero(degrees))
-    coarsest += [np.array([node]) for node in np.flatnonzero(degrees == 0)]
+    communities = [_lone(number) for number in nodes[degrees == 0].tolist()]
     paths: list[list[int]] = [[] for _ in range(len(nodes))]
-    communities: list[Community] = []
+    for node, community in zip(np.flatnonzero(degrees == 0).tolist(), communities, strict=True):
+        paths[node].append(community.community_id)
     todo = deque((part, cast("CommunityId | None", None), 0) for part in coarsest)
     while todo:
         part, parent, level = todo.popleft()
@@ -174,6 +175,12 @@ def _parent(community: int | None) -> CommunityId | None:
     return None if community is None else CommunityId(community)
 
 
+def _lone(entity: int) -> Community:
+    """Return the community of an entity without edges; there are many, so not by way of an array."""
+    number = CommunityId(number_of("community", entity.to_bytes(8, "big").hex()))
+    return Community(number, 0, None, (EntityNo(entity),))
+
+
 def _id(members: Ints) -> CommunityId:
     """Return the id that follows from the ascending members alone."""
     return CommunityId(number_of("community", members.astype(">i8").tobytes().hex()))
@@ -196,8 +203,9 @@ def described(partition: Partition, graph: Graph) -> list[Community]:
 
 def leading(partition: Partition, graph: Graph, lines: Sequence[str], limit: int) -> dict[int, list[str]]:
     """Return the lines of each community's first members, best-connected first; `lines` belong to `graph.entities`."""
-    found: dict[int, list[str]] = {}
-    for position in _ranked(graph):
+    degrees = np.diff(_adjacency(graph.entities, graph.edges).indptr)
+    found = {partition.paths[lone][0]: [lines[lone]] for lone in np.flatnonzero(degrees == 0).tolist()}
+    for position in _ranked(graph, degrees):
         for community in partition.paths[position]:
             members = found.setdefault(community, [])
             if len(members) < limit:
@@ -205,11 +213,14 @@ def leading(partition: Partition, graph: Graph, lines: Sequence[str], limit: int
     return found
 
 
-def _ranked(graph: Graph) -> list[int]:
-    """Return the positions of the entities by degree descending, name as shown, id."""
-    degree = np.diff(_adjacency(graph.entities, graph.edges).indptr).tolist()
-    keys = list(zip(degree, graph.names, graph.ids, strict=True))
-    return sorted(range(len(keys)), key=lambda i: (-keys[i][0], keys[i][1] or keys[i][2], keys[i][2]))
+def _ranked(graph: Graph, degrees: Ints) -> list[int]:
+    """Return the positions of the entities with edges by degree descending, name as shown, id."""
+    keys = {
+        at: (-degree, graph.names[at] or graph.ids[at], graph.ids[at])
+        for at, degree in enumerate(cast("list[int]", degrees.tolist()))
+        if degree
+    }
+    return sorted(keys, key=keys.__getitem__)
 
 
 def offline_summary(size: int, leaders: Sequence[str]) -> str:

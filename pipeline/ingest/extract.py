@@ -27,6 +27,7 @@ async def extract_texts(
     deadline: Deadline,
     *,
     keep_unpaid: bool = True,
+    turn: anyio.Lock | None = None,
 ) -> list[Extracted]:
     """Return what was found in each text, or why it failed, in order.
 
@@ -36,6 +37,8 @@ async def extract_texts(
     asked for all at once, and kept in one statement; `keep_unpaid` false leaves the cache out, which saves what
     writing costs a first run (0.05 ms a chunk, a fifth of the offline extraction) and gives up what reading saves a
     later one (0.2 ms a chunk).
+
+    Batches that share a `turn` begin their calls one after the other.
 
     Raises:
         ConfigurationError: the model cannot be used at all.
@@ -62,7 +65,7 @@ async def extract_texts(
         await kept(cache.put_extractions(corpus, extractor.fingerprint, done))
 
     calls = [[key] for key in missing] if extractor.paid else [missing] if missing else []
-    await spread(call, calls, limiter)
+    await spread(call, calls, limiter, turn)
     return [found[key] if first[key] == at else _again(found[key]) for at, key in enumerate(hashes)]
 
 

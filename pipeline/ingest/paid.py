@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 import anyio
@@ -44,28 +45,38 @@ async def retried(call: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
         await anyio.sleep(pause)
 
 
-async def spread(work: Callable[[T], Awaitable[None]], items: Sequence[T], limiter: anyio.CapacityLimiter) -> None:
+async def spread(
+    work: Callable[[T], Awaitable[None]],
+    items: Sequence[T],
+    limiter: anyio.CapacityLimiter,
+    turn: anyio.Lock | None = None,
+) -> None:
     """Do work on all items, in order of start, as many at a time as there are slots.
 
     `work` takes a slot of the limiter itself, for the part that needs one. There are twice as many tasks as slots, so
-    that the next call starts at once while a finished one is being kept; several batches may share one limiter.
+    that the next call starts at once while a finished one is being kept; several batches may share one limiter. Those
+    that share a `turn` begin their items one batch after the other: so they do not end together and leave the slots
+    empty, but the next one fills them while the one before ends.
 
     Raises:
         SapwoodError: of the first item that raised one; the others are then cancelled.
     """
-    waiting, failures = iter(items), list[SapwoodError]()
+    waiting, failures, begun = iter(items), list[SapwoodError](), anyio.Event()
 
     async def take(tasks: TaskGroup) -> None:
         try:
             for item in waiting:
                 await work(item)
+            begun.set()
         except SapwoodError as error:
             failures.append(error)
             tasks.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks, turn or nullcontext():
         for _ in range(min(len(items), 2 * int(min(max(1, limiter.total_tokens), len(items))))):
             tasks.start_soon(take, tasks)
+        if items and turn:
+            await begun.wait()
     if failures:
         raise failures[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import pickle
@@ -9,12 +10,12 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import cast
+from typing import Any, cast
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import Process, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from pipeline.errors import DocumentError, ParserKilled
@@ -54,6 +55,30 @@ class _PlainSizes:
     overlap: int
 
 
+class _Answer(pickle.Unpickler):
+    """Reads a child's answer and makes nothing but our own values: a hostile document may have taken the child over."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class that an answer may hold. Raises UnpicklingError for anything else."""
+        if (module, name) not in _ANSWERS:
+            raise pickle.UnpicklingError(f"a child answered with {module}.{name}")
+        return super().find_class(module, name)
+
+
+_ANSWERS = frozenset(
+    {
+        ("pipeline.errors", "DocumentError"),
+        ("pipeline.errors", "ParserKilled"),
+        ("pipeline.ingest.stages", "Prepared"),
+        ("schemas.documents", "Chunk"),
+        ("schemas.graph", "Extraction"),
+        ("schemas.graph", "Fact"),
+        ("schemas.graph", "Mention"),
+        ("schemas.graph", "MentionOrigin"),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Child:
     process: Process
@@ -81,12 +106,25 @@ class _Child:
 class Preparer:
     """A bounded pool of child processes, started when they are needed; get one from `open_preparer`."""
 
-    def __init__(self, limits: Limits, task: str) -> None:
+    def __init__(self, limits: Limits, task: str, background: TaskGroup) -> None:
         self._limits = limits
+        self._background = background
         self._task = task
         self._slots = anyio.CapacityLimiter(limits.processes)
         self._idle: list[_Child] = []
         self._all: dict[int, _Child] = {}  # by process id
+
+    def expect(self, documents: int) -> None:
+        """Start all children, beside the caller, if so many documents will need them."""
+        if documents > GROUP_DOCUMENTS and not self._all:
+            for _ in range(self._limits.processes):
+                self._background.start_soon(self._try_one)
+
+    async def _try_one(self) -> None:
+        with suppress(
+            ParserKilled, OSError
+        ):  # then it is started when it is needed, and the error is somebody's to see
+            await self._ask(b"")
 
     async def warm(self) -> None:
         """Start all children and wait until they are ready."""
@@ -115,14 +153,16 @@ class Preparer:
         return results
 
     async def _group(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
-        light = [replace(r, chunk=_PlainSizes(r.chunk.max_chars, r.chunk.overlap)) for r in requests]
+        light = [
+            Request(r.item, r.data, r.media_type, _PlainSizes(r.chunk.max_chars, r.chunk.overlap), r.extract)
+            for r in requests
+        ]
         try:
-            answer = await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL))
+            return unpickled(await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL)))
         except ParserKilled as killed:
             if len(requests) == 1:
                 return [killed]
             return [result for request in requests for result in await self._group([request])]
-        return cast("list[Prepared | DocumentError]", pickle.loads(answer))
 
     async def _ask(self, request: bytes) -> bytes:
         """Have one child answer; one that does not, or whose caller was cancelled, is killed."""
@@ -180,11 +220,21 @@ async def open_preparer(
     limits: Limits | None = None, task: str = "pipeline.ingest.stages:prepare"
 ) -> AsyncGenerator[Preparer, None]:
     """Open a pool of children that run `task` (`module:function`), and end them all at the end."""
-    preparer = Preparer(limits or Limits(), task)
+    async with anyio.create_task_group() as background:
+        preparer = Preparer(limits or Limits(), task, background)
+        try:
+            yield preparer
+        finally:
+            background.cancel_scope.cancel()
+            await preparer.close()
+
+
+def unpickled(answer: bytes) -> list[Prepared | DocumentError]:
+    """Return what a child answered. Raises ParserKilled if that is anything but what it should be."""
     try:
-        yield preparer
-    finally:
-        await preparer.close()
+        return cast("list[Prepared | DocumentError]", _Answer(io.BytesIO(answer)).load())
+    except Exception as error:
+        raise ParserKilled("The parser's answer is not what it should be.") from error
 
 
 def _groups(requests: Sequence[Request]) -> Iterator[tuple[int, int]]:

@@ -56,15 +56,15 @@ def _spread(graph: Graph, keys: Floats, chunks: Floats, damping: float, iteratio
     passages that have enough of it to matter, so `iterations` steps of a walker are half as many rounds.
     """
     mass = np.zeros_like(chunks)
-    active_keys, active_chunks = np.flatnonzero(keys), np.flatnonzero(chunks)
+    active_keys, seeded = np.flatnonzero(keys), np.flatnonzero(chunks)
     for _ in range((iterations + 1) // 2):
         reached = _push(graph.key_chunks, keys, chunks, active_keys, graph.key_strengths, damping)
-        active_chunks = np.union1d(active_chunks, reached)
+        active_chunks = np.union1d(seeded, reached) if len(seeded) else reached
         active_chunks = active_chunks[chunks[active_chunks] > LEAST_SHARE * graph.chunk_strengths[active_chunks]]
         mass[active_chunks] += chunks[active_chunks]
         active_keys = _push(graph.keys, chunks, keys, active_chunks, graph.chunk_strengths, damping)
         active_keys = active_keys[keys[active_keys] > LEAST_SHARE * graph.key_strengths[active_keys]]
-        active_chunks = active_chunks[:0]
+        seeded = seeded[:0]
         if not len(active_keys):
             break
     return (1.0 - damping) * (mass + chunks)

@@ -3,6 +3,28 @@
 select entity_no, entity_id, name, left(description, 300) as description
 from entity where corpus_id = $1 and died is null order by entity_no;
 
+-- name: graph_among
+-- The same of a few.
+select entity_no, entity_id, name, left(description, 300) as description
+from entity where corpus_id = $1 and died is null and entity_no = any($2::bigint[]) order by entity_no;
+
+-- name: grouped_alike
+-- Whether the current generation was made by a run that groups as these settings say.
+select r.payload #> '{settings,graph_indexing}' = $2::jsonb
+from corpus c
+join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
+join run r on r.run_id = g.run_id
+where c.corpus_id = $1;
+
+-- name: changed_nodes
+-- Entities that came, went or have another name at the number, and whether any relation touches them.
+select entity_no,
+    exists (select from relation r where r.corpus_id = $1 and r.source_no = entity_no and r.died is null)
+    or exists (select from relation r where r.corpus_id = $1 and r.target_no = entity_no and r.died is null) as related
+from (select entity_no, name from entity where corpus_id = $1 and born = $2) as born
+full join (select entity_no, name from entity where corpus_id = $1 and died = $2) as died using (entity_no)
+where born.name is distinct from died.name;
+
 -- name: graph_edges
 -- All relations that it sees, as packed big-endian numbers (source, target, evidence): one value, quick to read.
 select coalesce(string_agg(int8send(source_no) || int8send(target_no) || int8send(evidence), ''), '')
@@ -11,6 +33,16 @@ from relation where corpus_id = $1 and died is null;
 -- name: stored_paths
 -- Memberships as they were before this number was begun.
 select entity_no, path from membership where corpus_id = $1 and born < $2 and (died is null or died >= $2);
+
+-- name: paths_among
+-- The same of a few.
+select entity_no, path from membership
+where corpus_id = $1 and born < $2 and (died is null or died >= $2) and entity_no = any($3::bigint[]);
+
+-- name: communities_among
+-- The same of these communities.
+select community_id, level, parent, size, name, summary from community
+where corpus_id = $1 and born < $2 and (died is null or died >= $2) and community_id = any($3::bigint[]);
 
 -- name: stored_communities
 -- Communities as they were before this number was begun.

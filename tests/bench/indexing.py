@@ -58,18 +58,29 @@ def stages(events: list[Event]) -> str:
 
 async def small_changes(bench: Bench, app: Sapwood, folder: Path, tries: int) -> None:
     """Edit one file, then add one, time after time, until a question finds it."""
-    edits, additions = list[float](), list[float]()
+    edits, additions, parts = list[float](), list[float](), ""
     for number in range(tries):
-        edits.append(await visible(app, "passages-1000", folder, "00007.md", f"zzedit{number}"))
-        additions.append(await visible(app, "passages-1000", folder, f"new-{number}.md", f"zznew{number}"))
+        edit, _ = await visible(app, "passages-1000", folder, "00007.md", f"zzedit{number}")
+        addition, parts = await visible(app, "passages-1000", folder, f"new-{number}.md", f"zznew{number}")
+        edits.append(edit)
+        additions.append(addition)
     for what, seconds, limit in (("one-file edit visible", edits, 2.0), ("one new passage queryable", additions, 0.4)):
         worst = percentile(seconds, 95)
         shown = f"p50 {percentile(seconds, 50):.3f} s, p95 {worst:.3f} s"
-        bench.add(Figure(f"{what}, 1,000 chunks", shown, worst, limit, "s (p95)", note=f"n {tries}; load {load()}"))
+        bench.add(
+            Figure(
+                f"{what}, 1,000 chunks",
+                shown,
+                worst,
+                limit,
+                "s (p95)",
+                note=f"n {tries}; the last: {parts}; load {load()}",
+            )
+        )
 
 
-async def visible(app: Sapwood, corpus: str, folder: Path, file: str, word: str, text: str = "") -> float:
-    """Seconds from the write of a file to the answer that holds its new word."""
+async def visible(app: Sapwood, corpus: str, folder: Path, file: str, word: str, text: str = "") -> tuple[float, str]:
+    """Seconds from the write of a file to the answer that holds its new word, and those of the run's stages."""
     body = f"# Note {word}\n\n{text or 'The Harbour Office keeps a ledger.'} It mentions {word} once.\n"
     path = folder / file
     await to_thread.run_sync(path.write_text, body)
@@ -80,5 +91,6 @@ async def visible(app: Sapwood, corpus: str, folder: Path, file: str, word: str,
     seconds = time.perf_counter() - started
     if not any(word in hit.text for hit in found.hits):
         raise RuntimeError(f"{word} is not found in generation {found.generation}")
+    parts = stages(await app.events(run.run_id))
     await anyio.sleep(0.1)
-    return seconds
+    return seconds, parts

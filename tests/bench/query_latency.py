@@ -39,6 +39,9 @@ from schemas.query import QueryRequest, Strategy
 from schemas.settings import CorpusSettings, GraphSearchSettings
 from worker import embedded
 
+WARM_UP = 10
+"""Requests that are asked once before they are timed."""
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -101,7 +104,7 @@ def questions(args: argparse.Namespace, strategy: Strategy, **fields: object) ->
 
 async def timed(work: Callable[[QueryRequest], Awaitable[object]], requests: list[QueryRequest]) -> tuple[float, float]:
     """Return p50 and p95 in milliseconds, one request after the other."""
-    for request in requests[:10]:
+    for request in requests[:WARM_UP]:
         await work(request)
     seconds: list[float] = []
     for request in requests:

@@ -26,7 +26,6 @@ where application_name = 'sapwood' and wait_event_type = 'Lock' and query like '
 """Statements that read the texts of an answer; the garbage collector waits for the table too."""
 
 
-
 async def run(bench: Bench) -> None:
     """Measure all four."""
     async with opened(bench) as app:

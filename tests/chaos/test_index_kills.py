@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,13 +32,33 @@ CORPUS, CLEAN = "chaos", "clean"
 KILLS = 20
 CONCURRENCY = 2
 SEED = 20
-PATIENCE = 150.0
+HELD = "Crane Number 191 "
+"""In the last document of the third of four batches."""
+
+WAKING = 6.0
+"""Seconds in which a worker that was paused does what it is going to do."""
+
+PATIENCE = 120.0
 """Seconds after which a run that does not end fails the test."""
 
 PAID = CorpusSettings(extraction=ExtractionSettings(provider="openai", model="stub"))
 ROUND = re.compile(r"round (\d+)")
-UNFENCED = (str(ROOT / "tests" / "chaos" / "unfenced_worker.py"),)
+UNFENCED = ("-m", "tests.chaos.unfenced_worker")
 WORKER = ("-m", "worker", "worker")
+
+
+@dataclass
+class Model(OpenAIStub):
+    """A model that can hold back its answer about one text."""
+
+    held: str = ""
+    release: anyio.Event = field(default_factory=anyio.Event)
+
+    async def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:
+        """See `OpenAIStub`."""
+        if self.held and self.held.encode() in body:
+            await self.release.wait()
+        return await super().respond(path, headers, body)
 
 
 @dataclass
@@ -65,8 +85,9 @@ class World:
     database: str
     redis_url: str
     home: Path
-    model: OpenAIStub
+    model: Model
     spawned: set[psutil.Process] = field(default_factory=set[psutil.Process])
+    workers: list[Process] = field(default_factory=list[Process])
 
     @property
     def folder(self) -> Path:
@@ -112,7 +133,10 @@ class World:
                 "SAPWOOD_MAX_CRASHES": "100",
             },
         ).environment
-        return await anyio.open_process([sys.executable, *program], cwd=ROOT, env=environment, stdout=None, stderr=None)
+        command = [sys.executable, *program]
+        process = await anyio.open_process(command, cwd=ROOT, env=environment, stdout=None, stderr=None)
+        self.workers.append(process)
+        return process
 
     async def kill(self, process: Process) -> None:
         """End a worker the hard way, and remember what it had started."""
@@ -137,7 +161,7 @@ def children(pid: int) -> list[psutil.Process]:
 async def world(tmp_path: Path, database: str, redis_url: str, documents: int) -> AsyncIterator[tuple[World, Sapwood]]:
     """A corpus at round 0, and the folder already at round 1."""
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(serving(OpenAIStub()))
+        model = await stack.enter_async_context(serving(Model()))
         here = World(database, redis_url, tmp_path, model)
         await to_thread.run_sync(here.write, 0, documents)
         app = await stack.enter_async_context(open_sapwood(here.settings))
@@ -229,57 +253,47 @@ async def test_a_run_survives_twenty_kills(
 
 
 async def paused(here: World, app: Sapwood, database: str, program: tuple[str, ...]) -> RunInfo:
-    """Pause a worker within a batch, let others do that batch, and wake it while another batch is still being done.
-
-    To have the paused worker's batch done before another one, a second worker is killed within its batch after that.
-    """
-    here.model.seconds = 0.05
+    """Pause a worker within its batches, let another do them, and wake it while one last batch waits for the model."""
+    here.model.seconds = 0.02
+    here.model.held = HELD
     run = await app.index(CORPUS, [str(here.folder)])
     connection = await asyncpg.connect(database)
-    workers: list[Process] = []
     try:
-        with anyio.fail_after(PATIENCE):
-            zombie = await here.start(program, jobs=1)
-            workers.append(zombie)
-            first = await until(connection, run, "state = 'running'")
-            await calls(here, 10)
+        with anyio.fail_after(PATIENCE / 2):
+            zombie = await here.start(program)
+            await until(here, connection, run, "kind = 'batch' and state = 'running'")
+            goal = here.asked + 50
+            while here.asked < goal:  # noqa: ASYNC110 - a counter tells nobody
+                await anyio.sleep(0.01)
             zombie.send_signal(SIGSTOP)
-            victim = await here.start(program, jobs=1)
-            workers.append(victim)
-            await until(connection, run, f"run_id = '{first}' and fence > 1")
-            await until(connection, run, f"run_id <> '{first}' and state = 'running'")
-            await calls(here, 10)
-            await here.kill(victim)
-            workers.append(await here.start(program, jobs=1))
-            await until(connection, run, f"run_id = '{first}' and state = 'completed'")
-            await until(connection, run, f"run_id <> '{first}' and state <> 'completed'")
+            await here.start(program)
+            await until(here, connection, run, "kind = 'index' and state = 'waiting' and pending = 1")
             zombie.send_signal(SIGCONT)
+            with anyio.move_on_after(WAKING):
+                await until(here, connection, run, "kind = 'index' and state <> 'waiting'")
+            here.model.release.set()
         with anyio.move_on_after(40):
             return await ended(app, run)
         return await app.info(run.run_id)
     finally:
         await connection.close()
-        for process in workers:
+        for process in here.workers:
             await here.kill(process)
 
 
-async def until(connection: asyncpg.Connection[Any], run: RunInfo, condition: str) -> str:
-    """Wait until a batch of the run is so, and return its id."""
-    query = f"select run_id from sapwood.run where root_id = $1 and run_id <> root_id and {condition} order by run_id"
-    while (found := await connection.fetchval(query, run.run_id)) is None:  # noqa: ASYNC110 - a row tells nobody
-        await anyio.sleep(0.01)
-    return str(found)
-
-
-async def calls(here: World, more: int) -> None:
-    """Wait until the model was asked some more times."""
-    goal = here.asked + more
-    while here.asked < goal:  # noqa: ASYNC110 - a counter tells nobody
+async def until(here: World, connection: asyncpg.Connection[Any], run: RunInfo, condition: str) -> None:
+    """Wait until the run or one of its batches is so."""
+    query = (
+        f"select bool_or({condition}) as so, bool_or(state = 'failed') as failed from sapwood.run where root_id = $1"
+    )
+    while not (found := await connection.fetchrow(query, run.run_id))["so"]:
+        assert not found["failed"]
+        assert all(process.returncode in (None, -SIGKILL) for process in here.workers), "a worker ended by itself"
         await anyio.sleep(0.01)
 
 
 async def test_a_worker_that_wakes_up_too_late_changes_nothing(tmp_path: Path, database: str, redis_url: str) -> None:
-    """A worker is stopped past its lease and others do its batch: when it goes on, its writes are refused."""
+    """A worker is stopped past its lease and another does its batches: when it goes on, its writes are refused."""
     async with world(tmp_path, database, redis_url, 200) as (here, app):
         info = await paused(here, app, database, WORKER)
         assert await faults(app, info, here.folder, 200) == []

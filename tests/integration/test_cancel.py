@@ -37,14 +37,18 @@ where datname = current_database() and application_name = 'sapwood' and state in
 
 @asynccontextmanager
 async def locked(database: str, table: str) -> AsyncIterator[asyncpg.Connection[Any]]:
-    """Hold a table so that every statement that touches it waits in the server; the lock goes when the block ends."""
-    connection = await asyncpg.connect(database)
+    """Hold a table so that every statement that touches it waits in the server; yield a connection to watch them with.
+
+    A second one, for within a transaction the server shows the same list of statements again and again.
+    """
+    holder, watcher = await asyncpg.connect(database), await asyncpg.connect(database)
     try:
-        async with connection.transaction():
-            await connection.execute(f"lock table sapwood.{table} in access exclusive mode")
-            yield connection
+        async with holder.transaction():
+            await holder.execute(f"lock table sapwood.{table} in access exclusive mode")
+            yield watcher
     finally:
-        await connection.close()
+        await holder.close()
+        await watcher.close()
 
 
 async def until(connection: asyncpg.Connection[Any], statement: str, holds: Callable[[list[Any]], bool]) -> list[Any]:

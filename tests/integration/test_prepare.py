@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import anyio
 import pytest
 
 from pipeline.errors import DocumentError, ParserKilled
-from pipeline.ingest.prepare import Limits, Prepared, Request, open_preparer, prepare
+from pipeline.ingest.prepare import Limits, Prepared, Request, open_preparer, prepare, unpickled
 from schemas.documents import Item, Source, SourceKind
 from schemas.settings import ChunkSettings
 
@@ -142,3 +144,12 @@ async def test_the_passages_of_the_evaluation_are_one_chunk_each_or_cut(shared_d
     for passage, result in zip(passages, results, strict=True):
         assert isinstance(result, Prepared)
         assert " ".join(one.text for one in result.chunks).split() == passage["text"].split()
+
+
+def test_a_child_that_was_taken_over_cannot_run_code_here() -> None:
+    """A pickle can name any function; only our own values are made of an answer."""
+    for hostile in (os.system, eval, subprocess.Popen):
+        with pytest.raises(ParserKilled):
+            unpickled(pickle.dumps([hostile]))
+    with pytest.raises(ParserKilled):
+        unpickled(b"no pickle at all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan import BATCH_BYTES, BATCH_DOCUMENTS, Known, batches, plan
+from pipeline.plan import BATCH_BYTES, MOST_DOCUMENTS, Known, batches, plan
 from schemas.documents import Item, Source, SourceKind
 
 FOLDER = Source(SourceKind.FOLDER, "/corpus")
@@ -60,5 +60,5 @@ def test_batches_hold_every_document_once_and_are_bounded(sizes: list[int]) -> N
     units = list(batches(items))
     assert [one for unit in units for one in unit] == items
     for unit in units:
-        assert 1 <= len(unit) <= BATCH_DOCUMENTS
+        assert 1 <= len(unit) <= MOST_DOCUMENTS
         assert len(unit) == 1 or sum(one.size or 0 for one in unit) <= BATCH_BYTES
