@@ -23,7 +23,7 @@ from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
 from pipeline.ingest.communities import Graph, Partition
 from pipeline.ingest.summaries import summarised
 from pipeline.plan import Plan, batches, plan
-from pipeline.ports import FencedTx
+from pipeline.ports import FencedTx, Tx
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from pipeline.runs import Work
 from schemas.documents import DocumentOutcome, Outcome
@@ -38,7 +38,7 @@ CALL = 30.0
 """Seconds that reading the plan's or the graph's inputs may take."""
 
 BULK = 256
-"""Documents from which a run's queries are planned for many rows, and the planner's statistics refreshed at its end: its
+"""Documents from which a run's queries are planned for many rows, and the planner's statistics refreshed before its end: its
 guesses about rows that it has not seen yet cost minutes, and autovacuum comes a minute later."""
 
 NOTABLE = 100
@@ -188,9 +188,17 @@ class Indexer:
                 among = await building.lone_changes(tx, corpus, number, settings.model_dump(mode="json"))
             stored = await building.stored_communities(tx, corpus, number, among)
             graph = await building.read_graph(tx, corpus, among)
-        partition, described = await anyio.to_thread.run_sync(
-            _regroup, graph, stored.paths, result["edges"], settings.max_cluster_size
-        )
+            bulk = await self._is_bulk(tx, work)
+        found: list[tuple[Partition, list[Community]]] = []
+        async with anyio.create_task_group() as group:
+            if bulk:  # before anybody reads the generation; it costs no time beside the clustering
+                group.start_soon(self._analyze, work)
+            found.append(
+                await anyio.to_thread.run_sync(
+                    _regroup, graph, stored.paths, result["edges"], settings.max_cluster_size
+                )
+            )
+        [(partition, described)] = found
         failed = 0
         if summariser := self._batch.summariser(payload.settings):
             described, failed = await summarised(
@@ -209,7 +217,7 @@ class Indexer:
         async with work.fenced() as tx:
             accounting = self._building.accounting
             outcomes = await accounting.outcome_counts(tx, lease.run_id)
-            if bulk := outcomes.get(Outcome.INDEXED, 0) >= BULK:
+            if await self._is_bulk(tx, work):
                 await accounting.expect_many(tx)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
@@ -221,11 +229,12 @@ class Indexer:
             )
             tx.finish(RunState.COMPLETED)
         self._building.promoted(corpus, number)
-        if bulk:
-            async with self._building.reading(Deadline.after(CALL)) as tx:
-                await self._building.accounting.analyze(tx)
 
-    async def _is_bulk(self, tx: FencedTx, work: Work) -> bool:
+    async def _analyze(self, work: Work) -> None:
+        async with self._building.reading(_within(work)) as tx:
+            await self._building.accounting.analyze(tx)
+
+    async def _is_bulk(self, tx: Tx, work: Work) -> bool:
         outcomes = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
         return outcomes.get(Outcome.INDEXED, 0) >= BULK
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -124,9 +124,15 @@ def finished(process: subprocess.Popen[str], seconds: float = SECONDS) -> Done:
 
 def say(request: pytest.FixtureRequest, figure: str) -> None:
     """Print a measured figure on the terminal when the test is over, past pytest's capture."""
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    plugins = request.config.pluginmanager
+    reporter, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
+
+    def write() -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            reporter.write_line(f"    {figure}")
+
     if reporter is not None:
-        request.addfinalizer(lambda: reporter.write_line(f"    {figure}"))
+        request.addfinalizer(write)
 
 
 @contextmanager

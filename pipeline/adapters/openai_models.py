@@ -73,7 +73,9 @@ async def connected(base_url: str, api_key: str) -> AsyncGenerator[AsyncOpenAI, 
 
 
 def _client(base_url: str, api_key: str) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0, timeout=CALL_CAP)
+    client = AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0, timeout=CALL_CAP)
+    _ = client.chat.completions, client.embeddings  # loaded at first use, so here in the thread rather than on the loop
+    return client
 
 
 class OpenAIEmbedder:

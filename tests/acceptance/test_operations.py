@@ -85,7 +85,8 @@ def test_garbage_collection_leaves_the_current_generation_as_it_was(cli: Cli, fo
     cli.index("litter")
     before = cli.export("litter")[1]
     removed = cli.ok("gc", "litter", "--keep", "1", "--json").json
-    assert sum(count for count in removed.values() if isinstance(count, int)) > 0
+    assert removed["generations"] == [1]
+    assert removed["rows"]["document"] == 1
     assert cli.export("litter")[1] == before
     assert cli.run("export", "litter", "--generation", "1").code != 0
     assert cli.run("rollback", "litter", "1").code != 0

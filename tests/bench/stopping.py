@@ -96,7 +96,7 @@ async def until(app: Sapwood, count: int) -> None:
 
 
 async def cancelled_indexing(bench: Bench, tries: int) -> None:
-    """Cancel index runs while a worker process waits for its model, until the model has nobody to answer to."""
+    """Cancel index runs while a worker process waits for sixteen answers of its model, up to the final event."""
     folder = await folder_of(bench, "cancelled", 60)
     seconds: list[float] = []
     async with stub(20) as model, opened(bench, **model.settings) as app, worker(bench, **model.settings):

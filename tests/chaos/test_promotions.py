@@ -75,11 +75,11 @@ async def read(settings: WorkerSettings, strategy: Strategy, history: History) -
                 deadline=30.0,
                 cache=turn % 2 == 0,
             )
-            note(await app.query(CORPUS, request), strategy, history)
+            note(await app.query(CORPUS, request), strategy.value, history)
             await anyio.sleep(0.02)
 
 
-def note(result: QueryResult, strategy: Strategy, history: History) -> None:
+def note(result: QueryResult, strategy: str, history: History) -> None:
     found = tuple(int(number) for hit in result.hits for number in ROUND.findall(hit.text))
     history.answers.append((strategy, result.generation, found, result.complete))
 
@@ -112,11 +112,14 @@ async def test_no_answer_mixes_generations_while_200_are_promoted(
             history.done = True
     counts = Counter(answer[0] for answer in history.answers)
     generations = len({answer[1] for answer in history.answers})
-    say(request, f"{dict(counts)} answers from {generations} generations, {history.collections} collections")
+    say(
+        request,
+        f"{dict(sorted(counts.items()))} answers from {generations} generations, {history.collections} collections",
+    )
     assert len(history.rounds) == PROMOTIONS + 1
     assert history.mixed() == []
     assert [answer for answer in history.answers if not answer[3] or len(answer[2]) < len(FILES)] == []
-    assert set(counts) == set(READERS)
+    assert set(counts) == {strategy.value for strategy in READERS}
     assert generations > PROMOTIONS // 10
 
 
