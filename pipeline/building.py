@@ -138,6 +138,7 @@ class Building:
     write_batch: Callable[[Tx, CorpusId, int, str, Sequence[DocumentRows]], Awaitable[None]]
     derive: Callable[[Tx, CorpusId, int], Awaitable[Derived]]
     lone_changes: Callable[[Tx, CorpusId, int, dict[str, Any]], Awaitable[Sequence[int] | None]]
+    grouped_otherwise: Callable[[Tx, CorpusId, dict[str, Any]], Awaitable[bool]]
     read_graph: Callable[[Tx, CorpusId, Sequence[int] | None], Awaitable[Graph]]
     stored_communities: Callable[[Tx, CorpusId, int, Sequence[int] | None], Awaitable[Stored]]
     write_communities: Callable[[Tx, CorpusId, int, Partition, Sequence[Community], Any], Awaitable[int]]

@@ -29,6 +29,7 @@ from pipeline.runs import Work
 from schemas.documents import DocumentOutcome, Outcome
 from schemas.events import Documents, Planned, Progress, Promoted, Unchanged
 from schemas.graph import Community
+from schemas.ids import CorpusId
 from schemas.manifest import OverrideRequest
 from schemas.payloads import BatchPayload, IndexPayload, batch_payload
 from schemas.runs import Lease, RunState
@@ -110,7 +111,7 @@ class Indexer:
             await building.accounting.remember_sources(tx, corpus, sources)
             await building.accounting.add_outcomes(tx, work.lease.run_id, settled)
             await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
-            idle = not todo.to_do and not todo.removed
+            idle = not todo.to_do and not todo.removed and not await self._regroups(tx, corpus, payload)
             if idle and await building.accounting.current(tx, corpus) is not None:
                 await self._unchanged(tx, work)
             else:
@@ -162,7 +163,8 @@ class Indexer:
         async with work.fenced() as tx:
             if await self._is_bulk(tx, work):
                 await building.accounting.expect_many(tx)
-            if not await building.accounting.touched(tx, corpus, number):
+            same = not await building.accounting.touched(tx, corpus, number)
+            if same and not await self._regroups(tx, corpus, payload):
                 await building.accounting.withdraw(tx, corpus, number)
                 await self._unchanged(tx, work)
                 return
@@ -229,6 +231,11 @@ class Indexer:
             )
             tx.finish(RunState.COMPLETED)
         self._building.promoted(corpus, number)
+
+    async def _regroups(self, tx: Tx, corpus: CorpusId, payload: IndexPayload) -> bool:
+        """Whether the settings ask for other communities than the current generation has."""
+        wanted = payload.settings.graph_indexing.model_dump(mode="json")
+        return await self._building.grouped_otherwise(tx, corpus, wanted)
 
     async def _analyze(self, work: Work) -> None:
         async with self._building.reading(_within(work)) as tx:

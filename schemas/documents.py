@@ -86,8 +86,9 @@ class ParsedDocument:
 class Chunk:
     """A passage of a document: `text == document.text[start:end]`, lines counted from 1, both ends inclusive.
 
-    `headings` is the path of headings above it, coarsest first. `terms` is the analysed bag of words, title and headings
-    among them, as `pipeline.retrieval.analyzer.pack` writes it; `length` is the number of tokens in it.
+    `headings` is the path of headings above it, coarsest first. `text_hash` is the key of what is paid for its text alone,
+    `passage_hash` of what is paid for the text with its title and headings. `terms` is the analysed bag of words, title and
+    headings among them, as `pipeline.retrieval.analyzer.pack` writes it; `length` is the number of tokens in it.
     """
 
     chunk_id: ChunkId
@@ -100,6 +101,7 @@ class Chunk:
     last_line: int
     headings: tuple[str, ...]
     text_hash: bytes
+    passage_hash: bytes
     terms: bytes
     length: int
 

@@ -124,5 +124,5 @@ def recipe(settings: CorpusSettings, *fingerprints: str) -> bytes:
 
     `fingerprints` name the code and models that read it (parser, analyzer, embedding, extractor).
     """
-    parts = [settings.chunk.model_dump(), settings.extraction.model_dump(), settings.graph_indexing.model_dump()]
+    parts = [settings.chunk.model_dump(), settings.extraction.model_dump(), settings.graph_indexing.title_entities]
     return hashlib.sha256(orjson.dumps([parts, fingerprints], option=orjson.OPT_SORT_KEYS)).digest()[:16]

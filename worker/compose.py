@@ -204,6 +204,7 @@ def building(
         write_batch=postgres_rows.write_batch,
         derive=postgres_derive.derive,
         lone_changes=postgres_communities.lone_changes,
+        grouped_otherwise=postgres_communities.grouped_otherwise,
         read_graph=postgres_communities.read_graph,
         stored_communities=postgres_communities.stored_communities,
         write_communities=postgres_communities.write_communities,

@@ -89,6 +89,8 @@ def configure(
     handler = logging.StreamHandler(out)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for library in ("httpx", "arq"):  # a line for each request, and for each ring
+        logging.getLogger(library).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -37,6 +37,12 @@ class StoredCommunities:
         return {community: row[3] for (community, _), row in self.communities.items()}
 
 
+async def grouped_otherwise(tx: Tx, corpus: CorpusId, settings: dict[str, Any]) -> bool:
+    """Whether the current generation was grouped by other settings, so that it has to be built anew for these."""
+    found: bool = await tx.fetchval(_SQL["grouped_otherwise"], corpus, settings)
+    return found
+
+
 async def lone_changes(tx: Tx, corpus: CorpusId, number: int, settings: dict[str, Any]) -> list[int] | None:
     """Return the entities whose communities may differ if no relation changed and each of these is a community of its
     own; None if that is not so, or if the generation before was grouped by other settings.

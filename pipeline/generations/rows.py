@@ -18,7 +18,7 @@ DOCUMENT = (
 )  # fmt: skip
 CHUNK = (
     "corpus_id", "chunk_id", "born", "document_id", "ordinal", "text", "char_start", "char_end", "first_line",
-    "last_line", "headings", "text_hash", "terms", "length",
+    "last_line", "headings", "text_hash", "passage_hash", "terms", "length",
 )  # fmt: skip
 MENTION = (
     "corpus_id", "chunk_id", "entity_no", "born", "type", "key", "surface", "char_start", "char_end", "origin",
@@ -77,7 +77,7 @@ def chunk_records(corpus: int, number: int, documents: Sequence[DocumentRows]) -
         for c in document.chunks:
             yield (
                 corpus, c.chunk_id, number, document.document_id, c.ordinal, c.text, c.start, c.end, c.first_line,
-                c.last_line, c.headings, c.text_hash, c.terms, c.length,
+                c.last_line, c.headings, c.text_hash, c.passage_hash, c.terms, c.length,
             )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from pipeline.ports import Cache, Extractor, Vectors
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from schemas.documents import Chunk, DocumentOutcome, Item, Outcome, Source, SourceKind
 from schemas.graph import Extraction, Mention
-from schemas.ids import CorpusId, text_hash
+from schemas.ids import CorpusId
 from schemas.payloads import BatchPayload
 from schemas.settings import CorpusSettings, EmbeddingSettings
 from schemas.settings import recipe as recipe_of
@@ -243,7 +243,7 @@ class BatchPipeline:
             corpus,
             self._models.embedding(settings.embedding),
             texts,
-            [text_hash(text) for text in texts],
+            [chunk.passage_hash for _, chunk in passages],
             self._calls,
             deadline,
         )

@@ -92,7 +92,8 @@ def _made(parsed: ParsedDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
     seen: Counter[str] = Counter()
     for ordinal, span in enumerate(spans):
         piece = text[span.start : span.end]
-        terms, length = pack(tokens(passage_text(parsed.title, span.path, piece)))
+        passage = passage_text(parsed.title, span.path, piece)
+        terms, length = pack(tokens(passage))
         yield Chunk(
             chunk_id(parsed.document_id, piece, seen[piece]),
             parsed.document_id,
@@ -104,6 +105,7 @@ def _made(parsed: ParsedDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
             line_of(span.end - 1),
             span.path,
             text_hash(piece),
+            text_hash(passage),
             terms,
             length,
         )

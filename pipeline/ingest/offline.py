@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipeline.deadline import Deadline
     from pipeline.errors import SapwoodError
 
-FINGERPRINT = "offline-1"
+FINGERPRINT = "offline-2"
 """To be raised whenever a rule or word list of this extractor changes."""
 
 _SLICE = 64

@@ -26,6 +26,7 @@ ACTIVE: dict[str, str] = {
         "OWNS": "owns owned",
         "OPERATES": "operates operated runs ran",
         "MANAGES": "manages managed",
+        "MAINTAINS": "maintains maintained",
         "LED": "led leads headed heads chaired chairs commanded commands",
         "GOVERNS": "governed governs ruled rules administers administered",
         "MARRIED": "married marries wed",
@@ -120,6 +121,7 @@ WITH_PREPOSITION: dict[tuple[str, str], str] = {
         ("WRITES_TO", "writes", "to"),
         ("READS_FROM", "reads", "from"),
         ("LED_TO", "led", "to"),
+        ("REPORTS_TO", "reports reported", "to"),
         ("ADJACENT_TO", "adjacent", "to"),
     )
     for verb in verbs.split()

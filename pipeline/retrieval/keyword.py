@@ -151,15 +151,21 @@ class KeywordIndex:
         scores = np.zeros(len(self.lengths), dtype=np.float64)
         n = len(self.slots)
         average = max(self.total_length, 1) / max(n, 1)
+        norms = k1 * (1.0 - b + b * self.lengths / average)
         for term, times in Counter(term_hashes).items():
-            found = [segment.postings(term) for segment in self.segments]
-            slots = np.concatenate([slots for slots, _ in found]) if found else self.slots[:0]
-            live = self.alive[slots]
-            slots = slots[live]
-            f = np.concatenate([counts for _, counts in found])[live].astype(np.float64) if len(slots) else slots
-            idf = np.log1p((n - len(slots) + 0.5) / (len(slots) + 0.5))
-            scores[slots] += times * idf * f / (f + k1 * (1.0 - b + b * self.lengths[slots] / average))
+            found = [self._live(*segment.postings(term)) for segment in self.segments]
+            df = sum(len(slots) for slots, _ in found)
+            idf = np.log1p((n - df + 0.5) / (df + 0.5))
+            for slots, counts in found:
+                scores[slots] += times * idf * counts / (counts + norms[slots])
         return scores
+
+    def _live(self, slots: NDArray[np.int32], counts: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Leave the dead out; where none is dead, that costs nothing."""
+        if len(self.slots) == len(self.lengths):
+            return slots, counts
+        live = self.alive[slots]
+        return slots[live], counts[live]
 
     @property
     def nbytes(self) -> int:

@@ -57,7 +57,7 @@ select drop_collection($1, $2);
 -- name: unused_vectors
 -- Forget cached vectors of texts that no version of a chunk has any more.
 delete from embedding_cache e where corpus_id = $1 and not exists (
-    select 1 from chunk c where c.corpus_id = $1 and c.text_hash = e.text_hash
+    select 1 from chunk c where c.corpus_id = $1 and c.passage_hash = e.text_hash
 );
 
 -- name: unused_extractions

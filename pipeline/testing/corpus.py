@@ -260,9 +260,9 @@ async def write_rows(tx: Tx, corpus: CorpusId, generation: int, rows: Rows, coll
     await tx.copy(
         "chunk",
         ("corpus_id", "chunk_id", "born", "document_id", "ordinal", "text", "char_start", "char_end", "first_line",
-         "last_line", "headings", "text_hash", "terms", "length"),
+         "last_line", "headings", "text_hash", "passage_hash", "terms", "length"),
         [(corpus, c.chunk_id, generation, c.document, c.ordinal, c.text, 0, len(c.text), *c.lines, list(c.headings),
-          c.text_hash, terms, length)
+          c.text_hash, c.text_hash, terms, length)
          for c, terms, length in zip(rows.chunks, rows.terms, rows.lengths, strict=True)],
     )  # fmt: skip
     await tx.copy(

@@ -50,7 +50,19 @@ def _chunk(document_id: str, ordinal: int, texts: Sequence[str]) -> Chunk:
     number = chunk_id(document_id, text, texts[:ordinal].count(text))
     end = start + len(text)
     return Chunk(
-        number, document_id, ordinal, text, start, end, ordinal + 1, ordinal + 1, (), text_hash(text), b"", len(text)
+        number,
+        document_id,
+        ordinal,
+        text,
+        start,
+        end,
+        ordinal + 1,
+        ordinal + 1,
+        (),
+        text_hash(text),
+        text_hash(text),
+        b"",
+        len(text),
     )
 
 

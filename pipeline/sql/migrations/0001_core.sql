@@ -138,7 +138,8 @@ create table chunk (
     first_line int not null,
     last_line int not null,
     headings text[] not null default '{}',
-    text_hash bytea not null,
+    text_hash bytea not null,                   -- of the text: the key of its extraction
+    passage_hash bytea not null,                -- of the text below title and headings: the key of its vector
     terms bytea not null,
     length int not null,
     primary key (corpus_id, chunk_id, born)
