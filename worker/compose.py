@@ -138,15 +138,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
         client = await openai_client(stack, settings)
         models = models_of(settings, client)
-        pins = PinBoard(PostgresPins(pool), owner)
-        dense = PgvectorDense(pool)
-        stage = QueryStage(
-            snapshots,
-            dense,
-            PostgresChunks(pool),
-            lambda manifest, _: models.embedding(manifest.provider),
-            ResultCache(),
-        )
+        pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
         collector, corpora, promotions = PostgresCollector(pool), PostgresCorpora(pool), Promotions()
         preparer = await stack.enter_async_context(open_preparer())
         calls = anyio.CapacityLimiter(settings.model_concurrency)
@@ -163,11 +155,22 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             pins=pins,
             snapshots=snapshots,
             dense=dense,
-            answerer=Answerer(pins, stage),
+            answerer=Answerer(pins, query_stage(pool, snapshots, dense, models)),
             indexer=Indexer(building(pool, corpora, collector, promotions.promoted), batch),
             models=models,
             promotions=promotions,
         )
+
+
+def query_stage(pool: Pool, snapshots: SnapshotCache, dense: PgvectorDense, models: Models) -> QueryStage:
+    """Return the query stage; a question is embedded by what embedded the generation that it reads."""
+    return QueryStage(
+        snapshots,
+        dense,
+        PostgresChunks(pool),
+        lambda manifest, _: models.embedding(manifest.provider),
+        ResultCache(),
+    )
 
 
 async def apply_migrations(database_url: str) -> list[str]:

@@ -43,13 +43,9 @@ class WorkerSettings(BaseModel):
     model_concurrency: int = Field(default=16, ge=1, le=1000)
 
     database_pool_size: int = Field(default=10, ge=2, le=500)
-    redis_pool_size: int = Field(default=20, ge=2, le=1000)
-    max_jobs: int = Field(default=10, ge=1, le=1000)
+    index_jobs: int = Field(default=2, ge=1, le=1000)
+    query_jobs: int = Field(default=16, ge=1, le=1000)
     lease_seconds: float = Field(default=2.0, ge=0.2, le=300)
-    poll_seconds: float = Field(default=0.05, ge=0.01, le=5)
-    sweep_seconds: float = Field(default=1.0, ge=0.1, le=300)
-    store_seconds: float = Field(default=30.0, ge=0.1, le=3600)
-    shutdown_seconds: float = Field(default=10.0, ge=0, le=600)
     max_crashes: int = Field(default=3, ge=1, le=100)
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

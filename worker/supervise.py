@@ -18,6 +18,6 @@ async def supervise(settings: WorkerSettings) -> int:
         group.start_soon(keep_pins, services.pins)
         group.start_soon(look_after, services.promotions, services.generations, services.snapshots, services.dense)
         group.start_soon(collect_garbage, services.collector, services.events)
-        await run_worker(services.parts(), services.doorbell, lanes(query_slots=settings.max_jobs))
+        await run_worker(services.parts(), services.doorbell, lanes(settings.index_jobs, settings.query_jobs))
         group.cancel_scope.cancel()
     return 0

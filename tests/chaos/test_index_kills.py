@@ -127,9 +127,8 @@ class World:
                 "SAPWOOD_OPENAI_API_KEY": "stub",
                 "SAPWOOD_OPENAI_MODEL": "stub",
                 "SAPWOOD_MODEL_CONCURRENCY": str(CONCURRENCY),
-                "SAPWOOD_MAX_JOBS": str(jobs),
+                "SAPWOOD_INDEX_JOBS": str(jobs),
                 "SAPWOOD_LEASE_SECONDS": "1",
-                "SAPWOOD_SWEEP_SECONDS": "0.3",
                 "SAPWOOD_MAX_CRASHES": "100",
             },
         ).environment

@@ -59,14 +59,14 @@ def test_an_invalid_value_is_an_error_that_names_the_variable_and_hides_the_valu
 
 
 def test_every_wrong_variable_is_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"SAPWOOD_MAX_JOBS.*SAPWOOD_LEASE_SECONDS"):
-        load({"SAPWOOD_LEASE_SECONDS": "x", "SAPWOOD_MAX_JOBS": "y"})
+    with pytest.raises(ConfigurationError, match=r"SAPWOOD_INDEX_JOBS.*SAPWOOD_LEASE_SECONDS"):
+        load({"SAPWOOD_LEASE_SECONDS": "x", "SAPWOOD_INDEX_JOBS": "y"})
 
 
 def test_settings_are_frozen() -> None:
     settings = load({})
     with pytest.raises(ValueError, match="frozen"):
-        settings.max_jobs = 3  # type: ignore[misc]
+        settings.index_jobs = 3  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(settings)) == settings
     assert isinstance(settings, WorkerSettings)
 
