@@ -85,9 +85,9 @@ def test_an_exception_is_logged_without_secrets(stream: io.StringIO) -> None:
 
 
 def test_a_record_of_a_library_takes_the_same_way(stream: io.StringIO) -> None:
-    logging.getLogger("arq.worker").warning("retry %s", f"redis://:{SECRET}@cache", extra={"token": "t0ken"})
+    logging.getLogger("library.part").warning("retry %s", f"redis://:{SECRET}@cache", extra={"token": "t0ken"})
     record = json.loads(stream.getvalue())
-    assert record["logger"] == "arq.worker"
+    assert record["logger"] == "library.part"
     assert record["token"] == "***"
     assert SECRET not in stream.getvalue()
 
