@@ -158,7 +158,7 @@ def chunk(rows: Rows, at: int, document: str) -> Chunk:
     one = rows.chunks[at]
     number: ChunkId = chunk_id(document, one.text, 0)
     return Chunk(
-        number, document, one.ordinal, one.text, 0, len(one.text), *one.lines, (), one.text_hash, rows.terms[at],
+        number, document, one.ordinal, one.text, 0, len(one.text), *one.lines, (), one.text_hash, one.text_hash, rows.terms[at],
         rows.lengths[at],
     )  # fmt: skip
 
