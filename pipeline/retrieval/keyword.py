@@ -157,7 +157,14 @@ class KeywordIndex:
             df = sum(len(slots) for slots, _ in found)
             idf = np.log1p((n - df + 0.5) / (df + 0.5))
             for slots, counts in found:
-                scores[slots] += times * idf * counts / (counts + norms[slots])
+                # Cast once, take and add in place: half the time of `scores[slots] += …` where a word is everywhere.
+                at = slots.astype(np.intp)
+                part = norms.take(at)
+                part += counts
+                np.divide(counts, part, out=part)
+                part *= times * idf
+                part += scores.take(at)
+                scores[at] = part
         return scores
 
     def _live(self, slots: NDArray[np.int32], counts: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
@@ -185,9 +192,7 @@ def _settle(segments: list[Segment]) -> None:
 
 def best(scores: NDArray[np.floating], k: int) -> tuple[Rows, Floats]:
     """Return the rows of the `k` highest positive scores and these scores, best first, ties by row."""
-    rows = np.flatnonzero(scores > 0)
-    if len(rows) > k:
-        least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
-        rows = rows[scores[rows] >= least]
+    least = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else 0.0
+    rows = np.flatnonzero(scores >= least if least > 0 else scores > 0)
     rows = rows[np.argsort(-scores[rows], kind="stable")][:k]
     return rows.astype(np.int64), scores[rows].astype(np.float64)
