@@ -74,3 +74,42 @@ async def test_other_communities_cost_no_document(tmp_path: Path, database: str,
         results = [(await app.index_summary(run))["result"] for run in runs]
     assert results == ["promoted", "promoted", "unchanged"]
     assert not stub.texts
+
+
+async def test_a_model_writes_the_summaries_once(tmp_path: Path, database: str, redis_url: str) -> None:
+    """A community that did not change keeps the summary that was paid for."""
+    docs = tmp_path / "docs"
+    settings = apply_changes(CorpusSettings(), [*MODELS, "graph_indexing.summaries=openai"])
+    async with opened(tmp_path / "home", database, redis_url) as (app, stub):
+        await write(docs, SECTIONS)
+        await index(app, docs, settings)
+        written = {one["community_id"]: one["summary"] for one in await app.communities("paid") if one["size"] > 1}
+        asked = sum("members, the best-connected first:" in text for text in stub.texts)
+        stub.texts.clear()
+        await anyio.Path(docs / "other.md").write_text("# Other\n\nThe Lighthouse is located in Plymouth.\n")
+        await index(app, docs, settings)
+        kept = {one["community_id"]: one["summary"] for one in await app.communities("paid")}
+    assert written
+    assert asked == len(written)
+    assert not any("related entities around" in summary for summary in written.values())
+    assert all(kept[community] == summary for community, summary in written.items())
+    assert sum("members, the best-connected first:" in text for text in stub.texts) == 1
+
+
+async def test_a_person_can_let_a_sparse_generation_pass(tmp_path: Path, database: str, redis_url: str) -> None:
+    """A paid model that finds no relation is held to it, unless somebody says that it is right, and why."""
+    docs = tmp_path / "docs"
+    settings = apply_changes(CorpusSettings(), ["extraction.provider=openai"])
+    async with opened(tmp_path / "home", database, redis_url) as (app, _):
+        await write(docs, ["Bristol and Bath are both mentioned here.\n"])
+        refused = await app.work((await app.index("paid", [str(docs)], settings=settings)).run_id)
+        run = await app.index(
+            "paid", [str(docs)], actor="operator", override_reason="The notes state no relations at all."
+        )
+        passed = await app.work(run.run_id)
+        [newest, *_] = await app.generations("paid")
+    assert refused.state is RunState.FAILED
+    assert "zero_semantic_relationships" in refused.error
+    assert passed.state is RunState.COMPLETED
+    assert newest["manifest"]["override"]["actor"] == "operator"
+    assert newest["manifest"]["override"]["codes"] == ["zero_semantic_relationships"]
