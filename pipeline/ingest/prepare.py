@@ -73,8 +73,7 @@ _ANSWERS = frozenset(
         ("schemas.documents", "Chunk"),
         ("schemas.graph", "Extraction"),
         ("schemas.graph", "Fact"),
-        ("schemas.graph", "Mention"),
-        ("schemas.graph", "MentionOrigin"),
+        ("schemas.graph", "restored"),
     }
 )
 

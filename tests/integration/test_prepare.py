@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import pickletools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,9 +45,9 @@ def prepare(requests):
 """
 
 
-def request(name: str, data: bytes) -> Request:
+def request(name: str, data: bytes, extract: bool = False) -> Request:
     source = Source(SourceKind.FOLDER, "/somewhere")
-    return Request(Item(name, source, name), data, "", ChunkSettings())
+    return Request(Item(name, source, name), data, "", ChunkSettings(), extract)
 
 
 @pytest.fixture
@@ -144,6 +145,14 @@ async def test_the_passages_of_the_evaluation_are_one_chunk_each_or_cut(shared_d
     for passage, result in zip(passages, results, strict=True):
         assert isinstance(result, Prepared)
         assert " ".join(one.text for one in result.chunks).split() == passage["text"].split()
+
+
+def test_an_answer_calls_nothing_but_what_is_expected_of_it() -> None:
+    """On every version of Python, whichever way that pickles an enum."""
+    made = prepare([request("a.md", b"# Bath\n\nBath is located in Somerset.", extract=True)])
+    names = [text for _, text, _ in pickletools.genops(pickle.dumps(made)) if isinstance(text, str)]
+    assert not {"builtins", "getattr", "copyreg"} & set(names)
+    assert unpickled(pickle.dumps(made)) == made
 
 
 def test_a_child_that_was_taken_over_cannot_run_code_here() -> None:
