@@ -192,7 +192,9 @@ def _settle(segments: list[Segment]) -> None:
 
 def best(scores: NDArray[np.floating], k: int) -> tuple[Rows, Floats]:
     """Return the rows of the `k` highest positive scores and these scores, best first, ties by row."""
-    least = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else 0.0
-    rows = np.flatnonzero(scores >= least if least > 0 else scores > 0)
+    rows = np.flatnonzero(scores > 0)
+    if len(rows) > k:
+        least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
+        rows = rows[scores[rows] >= least]
     rows = rows[np.argsort(-scores[rows], kind="stable")][:k]
     return rows.astype(np.int64), scores[rows].astype(np.float64)
