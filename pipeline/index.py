@@ -110,9 +110,9 @@ class Indexer:
         async with work.fenced() as tx:
             await building.accounting.remember_sources(tx, corpus, sources)
             await building.accounting.add_outcomes(tx, work.lease.run_id, settled)
-            await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
             idle = not todo.to_do and not todo.removed and not await self._regroups(tx, corpus, payload)
             if idle and await building.accounting.current(tx, corpus) is not None:
+                await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
                 await self._unchanged(tx, work)
             else:
                 await self._open(tx, work, payload, recipe, todo, len(settled))
@@ -161,7 +161,7 @@ class Indexer:
         corpus, number = work.lease.corpus_id, _number(work)
         building = self._building
         async with work.fenced() as tx:
-            if await self._is_bulk(tx, work):
+            if is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id)):
                 await building.accounting.expect_many(tx)
             same = not await building.accounting.touched(tx, corpus, number)
             if same and not await self._regroups(tx, corpus, payload):
@@ -190,7 +190,7 @@ class Indexer:
                 among = await building.lone_changes(tx, corpus, number, settings.model_dump(mode="json"))
             stored = await building.stored_communities(tx, corpus, number, among)
             graph = await building.read_graph(tx, corpus, among)
-            bulk = await self._is_bulk(tx, work)
+            bulk = is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id))
         found: list[tuple[Partition, list[Community]]] = []
         async with anyio.create_task_group() as group:
             if bulk:  # before anybody reads the generation; it costs no time beside the clustering
@@ -219,7 +219,7 @@ class Indexer:
         async with work.fenced() as tx:
             accounting = self._building.accounting
             outcomes = await accounting.outcome_counts(tx, lease.run_id)
-            if await self._is_bulk(tx, work):
+            if is_bulk(outcomes):
                 await accounting.expect_many(tx)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
@@ -240,10 +240,6 @@ class Indexer:
     async def _analyze(self, work: Work) -> None:
         async with self._building.reading(_within(work)) as tx:
             await self._building.accounting.analyze(tx)
-
-    async def _is_bulk(self, tx: Tx, work: Work) -> bool:
-        outcomes = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
-        return outcomes.get(Outcome.INDEXED, 0) >= BULK
 
 
 def _regroup(
@@ -289,6 +285,11 @@ def draft_of(
         if payload.actor or payload.reason
         else None,
     )
+
+
+def is_bulk(outcomes: dict[str, int]) -> bool:
+    """Whether a run with these outcomes wrote so much that the planner's statistics are of no use."""
+    return outcomes.get(Outcome.INDEXED, 0) >= BULK
 
 
 def policy_of(settings: CorpusSettings) -> Policy:

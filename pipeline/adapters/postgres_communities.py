@@ -39,8 +39,7 @@ class StoredCommunities:
 
 async def grouped_otherwise(tx: Tx, corpus: CorpusId, settings: dict[str, Any]) -> bool:
     """Whether the current generation was grouped by other settings, so that it has to be built anew for these."""
-    found: bool = await tx.fetchval(_SQL["grouped_otherwise"], corpus, settings)
-    return found
+    return await tx.fetchval(_SQL["grouped_alike"], corpus, settings) is False
 
 
 async def lone_changes(tx: Tx, corpus: CorpusId, number: int, settings: dict[str, Any]) -> list[int] | None:

@@ -8,17 +8,8 @@ from entity where corpus_id = $1 and died is null order by entity_no;
 select entity_no, entity_id, name, left(description, 300) as description
 from entity where corpus_id = $1 and died is null and entity_no = any($2::bigint[]) order by entity_no;
 
--- name: grouped_otherwise
--- Whether the current generation was surely made by a run that groups in another way than these settings say.
-select exists (
-    select from corpus c
-    join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
-    join run r on r.run_id = g.run_id
-    where c.corpus_id = $1 and r.payload #> '{settings,graph_indexing}' <> $2::jsonb
-);
-
 -- name: grouped_alike
--- Whether the current generation was made by a run that groups as these settings say.
+-- Whether the current generation was made by a run that groups as these settings say; no row if that is not known.
 select r.payload #> '{settings,graph_indexing}' = $2::jsonb
 from corpus c
 join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
