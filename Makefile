@@ -11,6 +11,7 @@ demo: install
 	$(BIN)/python -m worker.demo $(if $(DIR),"$(DIR)")
 
 test: install
+	deploy/neo4j/install || true  # where it could not, it has said what to do, and those tests are skipped; not in CI
 	$(BIN)/python -m pytest
 
 check: install
@@ -26,8 +27,8 @@ bench: install
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml Makefile
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "sapwood needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) install -q -e '.[dev,local]'
+	$(PIP) install -q -e '.[dev,local,neo4j,qdrant]'
 	touch $(STAMP)

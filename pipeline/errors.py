@@ -3,6 +3,7 @@
 SapwoodError
 ├── ConfigurationError          yours to mend before anything runs; never softened by a failure policy
 │   ├── MissingExtra
+│   ├── MissingDatabase
 │   └── GraphCapabilityError
 ├── InvalidRequest              this request cannot be served as it is
 │   ├── NotFound
@@ -51,6 +52,10 @@ class ConfigurationError(SapwoodError):
 
 class MissingExtra(ConfigurationError):
     """A part needs a package that is not installed; the message names the extra that brings it."""
+
+
+class MissingDatabase(ConfigurationError):
+    """A store lacks the database that a corpus needs; the message names the setting."""
 
 
 class GraphCapabilityError(ConfigurationError):

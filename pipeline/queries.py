@@ -1,4 +1,6 @@
-"""Named queries: `.sql` files are blocks that start with `-- name: x`, a line or more of comment, then one statement."""
+"""Named queries: blocks that start with `-- name: x` (SQL) or `// name: x` (Cypher), a line or more of comment, then one
+statement.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,32 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-_BLOCK = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_MARKS = {"sql": "--", "cypher": "//"}
 
 
-@cache
 def load(file: str) -> Mapping[str, str]:
     """Return the statements of `pipeline/sql/<file>.sql` by name.
 
     Raises:
         ValueError: a name occurs twice.
     """
-    parts = _BLOCK.split((files("pipeline") / "sql" / f"{file}.sql").read_text("utf-8"))
+    return _load("sql", file)
+
+
+def load_cypher(file: str) -> Mapping[str, str]:
+    """Return the statements of `pipeline/cypher/<file>.cypher` by name.
+
+    Raises:
+        ValueError: a name occurs twice.
+    """
+    return _load("cypher", file)
+
+
+@cache
+def _load(language: str, file: str) -> Mapping[str, str]:
+    text = (files("pipeline") / language / f"{file}.{language}").read_text("utf-8")
+    parts = re.split(rf"^{_MARKS[language]} name: (\w+)\s*$", text, flags=re.MULTILINE)
     names, bodies = parts[1::2], [body.strip().rstrip(";") for body in parts[2::2]]
     if len(set(names)) != len(names):
-        raise ValueError(f"{file}.sql names a query twice")
+        raise ValueError(f"{file}.{language} names a query twice")
     return MappingProxyType(dict(zip(names, bodies, strict=True)))

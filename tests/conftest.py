@@ -12,6 +12,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from redis.asyncio import Redis
 
+from tests.neo4j_server import Neo4jServer, running
 from worker import embedded
 from worker.embedded import Endpoints
 
@@ -68,6 +69,13 @@ async def redis_url(servers: Endpoints) -> str:
     async with Redis.from_url(url) as client:
         await client.flushdb()
     return url
+
+
+@pytest.fixture(scope="session")
+def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+    """Start a Neo4j with Graph Data Science, once and only where a test asks for it; all tests share its one database."""
+    with running(tmp_path_factory.mktemp("neo4j")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,7 @@ def configure(
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for library in ("httpx", "arq"):  # a line for each request, and for each ring
         logging.getLogger(library).setLevel(logging.WARNING)
+    logging.getLogger("neo4j").setLevel(logging.ERROR)  # it warns of each retry, with the server's address
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
