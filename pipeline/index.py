@@ -1,7 +1,8 @@
 """An index run, step by step: plan, batches, entities and relations, communities, promotion.
 
 Each step is one unit of work under a lease and ends in one fenced transaction; a worker that takes over starts the step
-anew and finds nothing half done. Steps of the root run: PLAN → (batches) → DERIVE → CLUSTER → PROMOTE.
+anew and finds nothing half done. Steps of the root run: PLAN → (batches) → DERIVE → (FOLLOW) → CLUSTER → PROMOTE, where
+FOLLOW is for corpora that use a store outside of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest
 from pipeline.generations.gate import Extracted, Policy, check_ceiling, graph_policy
 from pipeline.generations.manifest import Draft
+from pipeline.graphs.parts import Clusters
 from pipeline.ingest import communities
 from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
 from pipeline.ingest.communities import Graph, Partition
 from pipeline.ingest.summaries import summarised
 from pipeline.plan import Plan, batches, plan
 from pipeline.ports import FencedTx, Tx
+from pipeline.projection import Projection
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from pipeline.runs import Work
 from schemas.documents import DocumentOutcome, Outcome
@@ -53,17 +56,20 @@ class Step(IntEnum):
     DERIVE = 1
     CLUSTER = 2
     PROMOTE = 3
+    FOLLOW = 4
 
 
 class Indexer:
     """The handlers of index runs and their batches. One instance serves all corpora of a process."""
 
-    def __init__(self, building: Building, batch: BatchPipeline) -> None:
+    def __init__(self, building: Building, batch: BatchPipeline, projection: Projection) -> None:
         self._building = building
         self._batch = batch
+        self._projection = projection
         self._steps = {
             Step.PLAN: self._plan,
             Step.DERIVE: self._derive,
+            Step.FOLLOW: self._follow,
             Step.CLUSTER: self._cluster,
             Step.PROMOTE: self._promote,
         }
@@ -81,10 +87,12 @@ class Indexer:
         ids = [item.document_id for item in payload.items]
         known = await self._building.corpora.known_some(lease.corpus_id, ids, _within(work))
         result = await self._batch.run(lease.corpus_id, payload, known, work.deadline)
+        number, rows, settings = payload.generation, self._building, payload.settings
+        await self._projection.write_vectors(lease, settings, payload.collection, result.documents, number)
+        collection = payload.collection if settings.dense_storage.backend == "pgvector" else None
         async with work.fenced() as tx:
-            number, rows = payload.generation, self._building
             await rows.remove_documents(tx, lease.corpus_id, number, result.gone)
-            await rows.write_batch(tx, lease.corpus_id, number, payload.collection, result.documents)
+            await rows.write_batch(tx, lease.corpus_id, number, collection, result.documents)
             await rows.accounting.restat(tx, lease.corpus_id, result.restat)
             await rows.accounting.add_outcomes(tx, lease.root_id, result.outcomes)
             await rows.accounting.set_result(tx, lease.run_id, result.telemetry)
@@ -123,7 +131,8 @@ class Indexer:
         """Begin the generation, end what vanished, and hand out the rest as batches."""
         corpus, building = work.lease.corpus_id, self._building
         number = await building.begin(tx, corpus, work.lease.run_id)
-        collection = await building.ensure_collection(tx, corpus, recipe.embedding, recipe.dimension)
+        store = payload.settings.dense_storage.backend
+        collection = await building.ensure_collection(tx, corpus, number, store, recipe.embedding, recipe.dimension)
         await building.remove_documents(tx, corpus, number, todo.removed)
         await building.accounting.set_result(
             tx,
@@ -178,16 +187,35 @@ class Indexer:
                 tx, work.lease.run_id, {**result, "edges": derived.edges, "derived": rows}
             )
             tx.event(Progress(stage="graph", done=rows, total=0))
+            tx.advance(Step.FOLLOW if self._projection.needed(payload.settings) else Step.CLUSTER)
+
+    async def _follow(self, work: Work, payload: IndexPayload) -> None:
+        """Bring the stores outside of PostgreSQL up to the generation; what they hold of it is found again by the next try."""
+        corpus, number, settings = work.lease.corpus_id, _number(work), payload.settings
+        async with self._building.reading(_within(work)) as tx:
+            result = await self._building.accounting.get_result(tx, work.lease.run_id)
+        followed = await self._projection.follow_vectors(
+            corpus, number, settings, result["collection"], result["dimension"]
+        )
+
+        async def report(done: int, total: int) -> None:
+            async with work.fenced() as tx:
+                tx.event(Progress(stage=f"{settings.graph_storage.backend} graph", done=done, total=total))
+
+        await self._projection.follow_graph(work.lease, number, settings, report)
+        found = {"dense_rows": followed.dense_rows, "void": followed.void}
+        async with work.fenced() as tx:
+            await self._building.accounting.set_result(tx, work.lease.run_id, {**result, **found})
             tx.advance(Step.CLUSTER)
 
     async def _cluster(self, work: Work, payload: IndexPayload) -> None:
         corpus, number = work.lease.corpus_id, _number(work)
-        building, settings = self._building, payload.settings.graph_indexing
+        building, settings, elsewhere = self._building, payload.settings.graph_indexing, _elsewhere(payload.settings)
         async with building.reading(_within(work)) as tx:
             result = await building.accounting.get_result(tx, work.lease.run_id)
             among = None
-            if not result["edges"]:
-                among = await building.lone_changes(tx, corpus, number, settings.model_dump(mode="json"))
+            if not result["edges"] and not elsewhere:
+                among = await building.lone_changes(tx, corpus, number, grouping(payload.settings))
             stored = await building.stored_communities(tx, corpus, number, among)
             graph = await building.read_graph(tx, corpus, among)
             bulk = is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id))
@@ -195,9 +223,10 @@ class Indexer:
         async with anyio.create_task_group() as group:
             if bulk:  # before anybody reads the generation; it costs no time beside the clustering
                 group.start_soon(self._analyze, work)
+            clusters = await self._projection.cluster(corpus, number, payload.settings)
             found.append(
                 await anyio.to_thread.run_sync(
-                    _regroup, graph, stored.paths, result["edges"], settings.max_cluster_size
+                    _regroup, graph, stored.paths, clusters, result["edges"], settings.max_cluster_size
                 )
             )
         [(partition, described)] = found
@@ -206,9 +235,11 @@ class Indexer:
             described, failed = await summarised(
                 partition, graph, described, stored.summaries, summariser, work.deadline
             )
+        paths = dict(zip(partition.entities.tolist(), partition.paths, strict=True))
+        held = await self._projection.place(work.lease, number, payload.settings, paths) if elsewhere else {}
         async with work.fenced() as tx:
             rows = await building.write_communities(tx, corpus, number, partition, described, stored)
-            figures = {"modularity": partition.modularity, "summaries_failed": failed}
+            figures = {"modularity": partition.modularity, "summaries_failed": failed, "graph_rows": held}
             await building.accounting.set_result(tx, work.lease.run_id, {**result, **figures})
             tx.event(Progress(stage="communities", done=rows, total=len(described)))
             tx.advance(Step.PROMOTE)
@@ -216,6 +247,7 @@ class Indexer:
     async def _promote(self, work: Work, payload: IndexPayload) -> None:
         corpus, number, lease = work.lease.corpus_id, _number(work), work.lease
         recipe = await self._batch.recipe(payload.settings, work.deadline)
+        graph = await self._projection.graph_id(corpus, number)
         async with work.fenced() as tx:
             accounting = self._building.accounting
             outcomes = await accounting.outcome_counts(tx, lease.run_id)
@@ -223,7 +255,7 @@ class Indexer:
                 await accounting.expect_many(tx)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
-            draft = draft_of(work.lease, payload, recipe, result, parts, outcomes)
+            draft = draft_of(work.lease, payload, recipe, result, parts, outcomes, graph)
             manifest = await self._building.promote(tx, corpus, number, draft)
             counts = {name: check.rows for name, check in manifest.stores.items()}
             tx.event(
@@ -234,8 +266,7 @@ class Indexer:
 
     async def _regroups(self, tx: Tx, corpus: CorpusId, payload: IndexPayload) -> bool:
         """Whether the settings ask for other communities than the current generation has."""
-        wanted = payload.settings.graph_indexing.model_dump(mode="json")
-        return await self._building.grouped_otherwise(tx, corpus, wanted)
+        return await self._building.grouped_otherwise(tx, corpus, grouping(payload.settings))
 
     async def _analyze(self, work: Work) -> None:
         async with self._building.reading(_within(work)) as tx:
@@ -243,12 +274,31 @@ class Indexer:
 
 
 def _regroup(
-    graph: Graph, stored: dict[int, tuple[int, ...]], edges_changed: bool, max_cluster_size: int
+    graph: Graph,
+    stored: dict[int, tuple[int, ...]],
+    clusters: Clusters | None,
+    edges_changed: bool,
+    max_cluster_size: int,
 ) -> tuple[Partition, list[Community]]:
-    """Return the communities, clustered anew only if an edge changed; up to some seconds of work, for a thread."""
-    known = None if edges_changed else communities.recall(graph.entities, stored, max_cluster_size)
-    partition = known or communities.detect(graph.entities, graph.edges, max_cluster_size)
+    """Return the communities: those of the clusters that the graph's store found or, where it is not asked, clustered here,
+    and anew only if an edge changed. Up to some seconds of work, for a thread.
+    """
+    if clusters is not None:
+        partition = communities.partition(graph.entities, clusters)
+    else:
+        known = None if edges_changed else communities.recall(graph.entities, stored, max_cluster_size)
+        partition = known or communities.detect(graph.entities, graph.edges, max_cluster_size)
     return partition, communities.described(partition, graph)
+
+
+def grouping(settings: CorpusSettings) -> dict[str, Any]:
+    """Return the settings that decide which communities a graph has, as they stand in the payload of a run."""
+    return settings.model_dump(mode="json", include={"graph_indexing", "graph_storage"})
+
+
+def _elsewhere(settings: CorpusSettings) -> bool:
+    """Whether the graph lies in another store than PostgreSQL."""
+    return settings.graph_storage.backend != "postgres" and settings.graph_indexing.enabled
 
 
 def draft_of(
@@ -258,8 +308,9 @@ def draft_of(
     result: dict[str, Any],
     parts: Sequence[dict[str, Any]],
     outcomes: dict[str, int],
+    graph: str,
 ) -> Draft:
-    """Return what the run knows of itself: the sums over its batches, and what its steps left in `result`."""
+    """Return what the run knows of itself: the sums over its batches, what its steps left in `result`, the graph's id."""
     sums: Counter[str] = Counter()
     for part in parts:
         sums.update(part)
@@ -268,7 +319,12 @@ def draft_of(
         run_id=lease.run_id,
         collection=result["collection"],
         dimension=result["dimension"],
-        graph_id=f"{payload.corpus}-{lease.generation}",
+        graph_id=graph,
+        dense_store=settings.dense_storage.backend,
+        dense_rows=result.get("dense_rows"),
+        graph_store=settings.graph_storage.backend if _elsewhere(settings) else "postgres",
+        graph_rows=result.get("graph_rows") or {},
+        void=tuple(result.get("void") or ()),
         policy=policy_of(settings),
         embedding=result["embedding"],
         provider=settings.embedding,

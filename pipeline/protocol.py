@@ -84,6 +84,11 @@ def last_words(bodies: Sequence[Wire], state: RunState | None, error: str, reaso
     return [*bodies, farewell(state, error, reason)] if ends and not said and state is not None else list(bodies)
 
 
+def storable(text: str) -> str:
+    """Return a text as PostgreSQL can hold it: without NUL, and with `?` for lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 def backoff(attempts: int, cap: float = 30.0) -> float:
     """Return the seconds to wait before the next try after so many failures: 0.5, 1, 2, … up to the cap."""
     return min(cap, 0.5 * 2.0 ** min(attempts, 16))

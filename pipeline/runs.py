@@ -14,7 +14,7 @@ import structlog
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError, FencedOut, RunCancelled, SapwoodError
 from pipeline.ports import FencedTx, UnitStore
-from pipeline.protocol import backoff, first_error
+from pipeline.protocol import backoff, first_error, storable
 from schemas.ids import RunId
 from schemas.runs import Lease, RunKind, RunState
 
@@ -226,7 +226,7 @@ def _explain(error: BaseException | None) -> str:
     if error is None:
         return "RunFailed: The handler left the unit unfinished."
     if isinstance(error, SapwoodError):
-        return f"{type(error).__name__}: {error}"
+        return storable(f"{type(error).__name__}: {error}")
     # Places only, no source lines and no locals: those are read from disk, on the loop, and may hold secrets.
     places = [f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__)]
     _log.error("unit.failed", error=repr(error), places=places)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.ids import CommunityId, EntityNo
+
+Scalar = str | int | float | bool
+"""What a property of an entity or relation can be."""
 
 
 class MentionOrigin(StrEnum):
@@ -85,6 +89,7 @@ class Entity:
     description: str = ""
     mentions: int = 0
     chunks: int = 0
+    properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class Relation:
     type: str
     weight: float
     evidence: int
+    properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,11 @@ def entity_no(public_id: str) -> EntityNo:
     return EntityNo(int(public_id.rsplit(":", 1)[1][:16], 16) & _MASK)
 
 
+def graph_id(uid: str, generation: int) -> str:
+    """Return the id of the graph of a generation; `uid` is the corpus's, 32 hex digits."""
+    return f"{uid}-{generation}"
+
+
 def graph_join_id(graph_id: str, chunk: int) -> str:
     """Return the value that joins a chunk of one generation to its graph; checked on both sides."""
     return f"{graph_id}:{show(chunk)}"

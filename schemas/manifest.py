@@ -48,10 +48,13 @@ class OverrideRequest(Wire):
 class Manifest(Wire):
     """All that a reader needs to read one generation and nothing else.
 
-    `collection` is the physical dense collection, `graph_id` the graph of this generation; both are resolved here, once.
+    `collection` is the physical dense collection in `dense_store`, `graph_id` the graph of this generation in
+    `graph_store`; both are resolved here, once. `graph_rows` are the rows of a graph outside of PostgreSQL, by kind.
     `stores` is keyed by `documents`, `chunks`, `dense`, `mentions`, `facts`, `entities`, `relations`, `memberships`.
     `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints;
     `provider` is what made the vectors, so that it can embed questions while the corpus moves to another.
+    `void` are numbers up to this one that were begun and never published: whatever an external store holds for them does
+    not count.
     """
 
     corpus: str
@@ -60,6 +63,9 @@ class Manifest(Wire):
     collection: str
     dimension: int
     graph_id: str
+    dense_store: str = "pgvector"
+    graph_store: str = "postgres"
+    graph_rows: dict[str, int] = Field(default_factory=dict[str, int])
     policy: str
     embedding: str
     provider: EmbeddingSettings = EmbeddingSettings()
@@ -77,4 +83,5 @@ class Manifest(Wire):
     output_tokens: int = 0
     override: SparseOverride | None = None
     rolled_back_from: int | None = None
+    void: tuple[int, ...] = ()
     promoted_at: str

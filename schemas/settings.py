@@ -55,10 +55,14 @@ class ExtractionSettings(Settings):
 
 
 class GraphSearchSettings(Settings):
-    """The graph leg; names, defaults and bounds as specified."""
+    """The graph leg; names, defaults and bounds as specified.
+
+    `ranking` is a walk (`walk`) or a personalised PageRank (`ppr`); `auto` takes what the store of the graph does best:
+    PageRank in PostgreSQL, the walk in Neo4j.
+    """
 
     enabled: bool = True
-    ranking: Literal["walk", "ppr"] = "ppr"
+    ranking: Literal["auto", "walk", "ppr"] = "auto"
     max_hops: int = Field(default=2, ge=1, le=5)
     top_k: int = Field(default=30, ge=5, le=100)
     chunk_neighbor_window: int = Field(default=1, ge=0, le=10)
@@ -81,6 +85,18 @@ class GraphIndexingSettings(Settings):
     max_cluster_size: int = Field(default=50, ge=2)
     summaries: Literal["offline", "openai"] = "offline"
     sparse: Literal["auto", "allow", "refuse"] = "auto"
+
+
+class GraphStorageSettings(Settings):
+    """Which store serves the graph. PostgreSQL has its rows in any case; Neo4j gets a graph of each generation besides."""
+
+    backend: Literal["postgres", "neo4j"] = "postgres"
+
+
+class DenseStorageSettings(Settings):
+    """Which store holds the vectors; changing it embeds the corpus anew."""
+
+    backend: Literal["pgvector", "qdrant"] = "pgvector"
 
 
 class KeywordSettings(Settings):
@@ -114,6 +130,8 @@ class CorpusSettings(Settings):
     extraction: ExtractionSettings = ExtractionSettings()
     graph_search: GraphSearchSettings = GraphSearchSettings()
     graph_indexing: GraphIndexingSettings = GraphIndexingSettings()
+    graph_storage: GraphStorageSettings = GraphStorageSettings()
+    dense_storage: DenseStorageSettings = DenseStorageSettings()
     keyword: KeywordSettings = KeywordSettings()
     fusion: FusionSettings = FusionSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -124,5 +142,10 @@ def recipe(settings: CorpusSettings, *fingerprints: str) -> bytes:
 
     `fingerprints` name the code and models that read it (parser, analyzer, embedding, extractor).
     """
-    parts = [settings.chunk.model_dump(), settings.extraction.model_dump(), settings.graph_indexing.title_entities]
+    parts = [
+        settings.chunk.model_dump(),
+        settings.extraction.model_dump(),
+        settings.graph_indexing.title_entities,
+        settings.dense_storage.backend,
+    ]
     return hashlib.sha256(orjson.dumps([parts, fingerprints], option=orjson.OPT_SORT_KEYS)).digest()[:16]

@@ -45,7 +45,7 @@ class Builder:
         """Open a build and return its number and its collection."""
         async with self.pool.transaction(Deadline.after(10)) as tx:
             number = await begin(tx, self.corpus, RunId(run))
-            return number, await ensure_collection(tx, self.corpus, fingerprint, DIMENSION)
+            return number, await ensure_collection(tx, self.corpus, number, "pgvector", fingerprint, DIMENSION)
 
     async def write(
         self, number: int, collection: str, documents: Sequence[DocumentRows] = (), removed: Iterable[str] = ()

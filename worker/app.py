@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import anyio
 import anyio.to_thread
+import structlog
 import watchfiles
 
 from pipeline.deadline import Deadline
-from pipeline.errors import InvalidRequest, NotFound
+from pipeline.errors import InvalidRequest, NotFound, SapwoodError
 from pipeline.events import subscribe, subscribe_corpus
+from pipeline.graphs.export import graph_lines
+from pipeline.graphs.parts import GraphRef
 from pipeline.ingest.sources import make_source
 from schemas.corpora import Corpus, CorpusSummary
 from schemas.documents import DocumentOutcome, Source
@@ -34,6 +37,8 @@ CALL = 30.0
 
 LONG = 3600.0
 EVENT_PAGE = 1000
+
+_log = structlog.get_logger(__name__)
 
 Watch = Callable[..., AsyncGenerator[object, None]]
 
@@ -65,10 +70,14 @@ class Sapwood:
             return CorpusSettings()
 
     async def delete_corpus(self, name: str) -> None:
-        """Delete a corpus with everything that came from it; a run that is under way finds itself fenced out."""
+        """Delete a corpus with everything that came from it; a run that is under way finds itself fenced out.
+
+        What it has in a store that cannot be reached now goes as soon as a worker reaches that store.
+        """
         corpus = await self.corpus(name)
         self.services.snapshots.forget(corpus.corpus_id)
         await self.services.corpora.delete(self.tenant, name, Deadline.after(LONG))
+        await self.services.outside.inter(Deadline.after(LONG))
 
     async def sources(self, name: str) -> list[Source]:
         """Return the sources that a corpus mirrors."""
@@ -95,6 +104,7 @@ class Sapwood:
         if not made and not await self.sources(corpus):
             raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
         found = await self.create_corpus(corpus, settings)
+        self.services.projection.check(found.settings)
         self.services.models.embedding(found.settings.embedding)
         await self.services.models.extractor(found.settings)
         payload = IndexPayload(
@@ -203,7 +213,9 @@ class Sapwood:
         """Take away what nobody can see; `keep` generations stay readable (default: the corpus's setting)."""
         found = await self.corpus(corpus)
         keep = keep or found.settings.retention.generations
-        return asdict(await self.services.collector.collect(found.corpus_id, keep, Deadline.after(LONG)))
+        inside = await self.services.collector.collect(found.corpus_id, keep, Deadline.after(LONG))
+        outside = await self.services.outside.collect(found.corpus_id, Deadline.after(LONG))
+        return {**asdict(inside), **asdict(outside)}
 
     async def export(self, corpus: str, generation: int | None = None) -> AsyncGenerator[str, None]:
         """Yield the canonical lines of a generation, the current one if none is named."""
@@ -212,6 +224,18 @@ class Sapwood:
             async with aclosing(self.services.export(pinned.corpus_id, number, Deadline.after(LONG))) as lines:
                 async for line in lines:
                     yield line.rstrip("\n")
+
+    async def export_graph(self, corpus: str) -> AsyncGenerator[str, None]:
+        """Yield the canonical lines of the current generation's graph, from the store that serves it.
+
+        Raises ConfigurationError where this process was not told of that store.
+        """
+        async with self.services.pins.pin(self.tenant, corpus, _soon()) as pinned:
+            reader = self.services.graph_reader(pinned.manifest.graph_store)
+            graph = GraphRef.of(pinned.corpus_id, pinned.manifest)
+            async with aclosing(graph_lines(reader, graph, Deadline.after(LONG))) as lines:
+                async for line in lines:
+                    yield line
 
     async def changes(self, folders: Sequence[str]) -> AsyncGenerator[None, None]:
         """Yield whenever something below these folders has changed and come to rest."""
@@ -223,6 +247,10 @@ class Sapwood:
         for one, keep, _ in await self.services.collector.corpora(_soon()):
             if one == corpus:
                 await self.services.collector.collect(corpus, keep, Deadline.after(LONG))
+        try:
+            await self.services.outside.collect(corpus, Deadline.after(LONG))
+        except SapwoodError as error:  # the run is done whatever that store says; the next pass finds what is left
+            _log.warning("outside.collect", error=str(error))
 
     async def _source(self, one: str | Source, include: Sequence[str], exclude: Sequence[str]) -> Source:
         if isinstance(one, Source):

@@ -286,14 +286,21 @@ def rollback(
 def export(
     corpus: CorpusName,
     generation: Annotated[int | None, typer.Option(help="Which; default: the current one.")] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Only the current graph, from the store that serves it.")
+    ] = False,
 ) -> None:
     """Write a generation as canonical JSONL: equal contents give equal bytes after the first line.
 
     Example: `sapwood export handbook | tail -n +2 | sha256sum`
+
+    Example: `sapwood export handbook --graph | grep '"kind":"entities"'`
     """
 
     async def action(sapwood: Sapwood) -> int:
-        async for line in sapwood.export(corpus, generation):
+        if graph and generation is not None:
+            raise InvalidRequest("--graph reads the current generation; leave --generation out.")
+        async for line in sapwood.export_graph(corpus) if graph else sapwood.export(corpus, generation):
             sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
         sys.stdout.buffer.flush()
         return Exit.DONE

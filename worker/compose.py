@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import structlog
 
 from pipeline.adapters import (
     postgres_communities,
@@ -24,15 +25,21 @@ from pipeline.adapters import (
 )
 from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
 from pipeline.adapters.hash_embedder import HashEmbedder
+from pipeline.adapters.neo4j_communities import GdsLeiden
+from pipeline.adapters.neo4j_driver import Neo4jConfig, open_neo4j
+from pipeline.adapters.neo4j_graph import Neo4jGraph
+from pipeline.adapters.neo4j_reader import Neo4jReader
 from pipeline.adapters.pgvector_dense import PgvectorDense
 from pipeline.adapters.postgres_cache import PostgresCache
 from pipeline.adapters.postgres_corpora import PostgresAccounting, PostgresCorpora
 from pipeline.adapters.postgres_events import PostgresEvents
 from pipeline.adapters.postgres_gc import PostgresCollector
 from pipeline.adapters.postgres_generations import PostgresGenerations
+from pipeline.adapters.postgres_graph import PostgresGraph
 from pipeline.adapters.postgres_hydrate import PostgresChunks
 from pipeline.adapters.postgres_pins import PostgresPins
 from pipeline.adapters.postgres_pool import Pool, open_pool
+from pipeline.adapters.postgres_projection import PostgresProjection
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.adapters.postgres_snapshot import PostgresSnapshots
 from pipeline.adapters.redis_streams import RedisStreams, open_streams
@@ -41,8 +48,9 @@ from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
 from pipeline.answer import Answerer
 from pipeline.building import Building
 from pipeline.deadline import Deadline
-from pipeline.errors import ConfigurationError
+from pipeline.errors import ConfigurationError, MissingExtra
 from pipeline.events import open_herald
+from pipeline.generations.outside import Outside
 from pipeline.generations.pins import PinBoard
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
@@ -51,7 +59,10 @@ from pipeline.ingest.offline import OfflineExtractor
 from pipeline.ingest.prepare import open_preparer
 from pipeline.ingest.summaries import Summariser
 from pipeline.ingest.urls import Fetcher
-from pipeline.ports import Extractor
+from pipeline.ports import DenseIndex, DenseStore, Extractor, GraphReader, GraphStore
+from pipeline.projection import Projection
+from pipeline.retrieval.dense import DenseByManifest
+from pipeline.retrieval.providers import StoreProvider
 from pipeline.retrieval.results import ResultCache
 from pipeline.retrieval.snapshots import SnapshotCache, open_snapshots
 from pipeline.retrieval.stage import QueryStage
@@ -67,8 +78,20 @@ from worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+_log = structlog.get_logger(__name__)
+
 SNAPSHOT_BYTES = 1 << 30
 """Bytes of snapshots that a process keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherStores:
+    """The stores outside of PostgreSQL that this process was told of, by the names under which corpora ask for them."""
+
+    graphs: dict[str, GraphStore] = field(default_factory=dict[str, GraphStore])
+    readers: dict[str, GraphReader] = field(default_factory=dict[str, GraphReader])
+    vectors: dict[str, DenseStore] = field(default_factory=dict[str, DenseStore])
+    indexes: dict[str, DenseIndex] = field(default_factory=dict[str, DenseIndex])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +102,10 @@ class Services:
     corpora: PostgresCorpora
     generations: PostgresGenerations
     collector: PostgresCollector
+    records: PostgresProjection
+    stores: OtherStores
+    outside: Outside
+    projection: Projection
     runs: PostgresRuns
     events: PostgresEvents
     stream: RedisStreams
@@ -86,6 +113,7 @@ class Services:
     pins: PinBoard
     snapshots: SnapshotCache
     dense: PgvectorDense
+    graphs: Mapping[str, GraphReader]
     answerer: Answerer
     indexer: Indexer
     models: Models
@@ -101,6 +129,12 @@ class Services:
         }
         return Parts(self.runs, self.runs, self.events, self.stream, handlers, self.vitals)
 
+    def graph_reader(self, store: str) -> GraphReader:
+        """Return what reads graphs in this store. Raises ConfigurationError where this process was not told of it."""
+        if store not in self.graphs:
+            raise ConfigurationError(f"The graph of this generation lies in {store}: set SAPWOOD_GRAPH_NEO4J_URI.")
+        return self.graphs[store]
+
     def export(self, corpus: CorpusId, generation: int, deadline: Deadline) -> AsyncGenerator[str, None]:
         """Yield the canonical lines of a generation."""
         return postgres_export.export(self.pool, corpus, generation, deadline)
@@ -109,11 +143,70 @@ class Services:
         """Publish a retained earlier generation under a new number, and return that."""
         run = RunId(f"rollback-{secrets.token_hex(8)}")
         await self.collector.abort_orphans(corpus, deadline)
+        wanted = await self.generations.manifest(corpus, target, deadline)
         async with self.pool.transaction(deadline) as tx:
             number = await postgres_generations.begin(tx, corpus, run)
-            await postgres_generations.rollback(tx, corpus, target, number, run)
+        held = await self.projection.revert_vectors(corpus, wanted, number)
+        async with self.pool.transaction(deadline) as tx:
+            await postgres_generations.rollback(tx, corpus, target, number, run, held.dense_rows, held.void)
         self.promotions.promoted(corpus, number)
         return number
+
+
+async def open_stores(stack: AsyncExitStack, settings: WorkerSettings) -> OtherStores:
+    """Open what the settings name; nothing is connected before it is used. A new store is one more block here.
+
+    A URL of Neo4j without its driver is a warning, since the graph of every corpus is in PostgreSQL too.
+
+    Raises:
+        MissingExtra: the client for Qdrant is not installed.
+    """
+    found = OtherStores()
+    if settings.graph_neo4j_uri is not None:
+        try:
+            sessions = await stack.enter_async_context(open_neo4j(neo4j_config(settings, settings.graph_neo4j_uri)))
+        except MissingExtra as error:
+            _log.warning("stores.neo4j", error=str(error))  # corpora that do not ask for it are none the worse
+        else:
+            found.graphs["neo4j"] = Neo4jGraph(sessions, GdsLeiden(sessions))
+            found.readers["neo4j"] = Neo4jReader(sessions)
+    if settings.qdrant_url is not None:
+        # Loaded in a thread, and only where it is used: it takes half a second.
+        await anyio.to_thread.run_sync(import_module, "pipeline.adapters.qdrant_dense")
+        from pipeline.adapters.qdrant_dense import open_qdrant
+
+        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
+        qdrant = await stack.enter_async_context(open_qdrant(settings.qdrant_url, key))
+        found.vectors["qdrant"] = found.indexes["qdrant"] = qdrant
+    return found
+
+
+async def verify_graph_store(settings: WorkerSettings, uri: str, deadline: Deadline) -> None:
+    """Ask the graph store for its version, its login, its database and its library for communities.
+
+    Raises:
+        ConfigurationError: one of them is not right; the message says which.
+        StoreUnavailable: it cannot be reached.
+    """
+    async with open_neo4j(neo4j_config(settings, uri)) as sessions:
+        await sessions.verify(deadline)
+        if settings.graph_neo4j_database_mode == "shared":
+            await GdsLeiden(sessions).verify(settings.graph_neo4j_database, deadline)
+
+
+def neo4j_config(settings: WorkerSettings, uri: str) -> Neo4jConfig:
+    """Return the settings of the graph store."""
+    password = settings.graph_neo4j_password
+    return Neo4jConfig(
+        uri=uri,
+        user=settings.graph_neo4j_user,
+        password=password.get_secret_value() if password else "",
+        database=settings.graph_neo4j_database,
+        mode=settings.graph_neo4j_database_mode,
+        prefix=settings.graph_neo4j_database_prefix,
+        auto_create=settings.graph_neo4j_auto_create,
+        pool_size=settings.graph_neo4j_pool_size,
+    )
 
 
 @asynccontextmanager
@@ -139,7 +232,12 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         client = await openai_client(stack, settings)
         models = models_of(settings, client)
         pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
-        collector, corpora, promotions = PostgresCollector(pool), PostgresCorpora(pool), Promotions()
+        other = await open_stores(stack, settings)
+        records, corpora, promotions = PostgresProjection(pool), PostgresCorpora(pool), Promotions()
+        outside = Outside(records, other.graphs, other.vectors)
+        collector = PostgresCollector(pool, outside.drop_collection)
+        projection = Projection(records, other.graphs, other.vectors)
+        index = DenseByManifest({"pgvector": dense, **other.indexes})
         preparer = await stack.enter_async_context(open_preparer())
         calls = anyio.CapacityLimiter(settings.model_concurrency)
         batch = BatchPipeline(models, preparer, Fetcher(), PostgresCache(pool), calls)
@@ -148,6 +246,10 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             corpora=corpora,
             generations=PostgresGenerations(pool),
             collector=collector,
+            records=records,
+            stores=other,
+            outside=outside,
+            projection=projection,
             runs=runs,
             events=events,
             stream=stream,
@@ -155,14 +257,17 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             pins=pins,
             snapshots=snapshots,
             dense=dense,
-            answerer=Answerer(pins, query_stage(pool, snapshots, dense, models)),
-            indexer=Indexer(building(pool, corpora, collector, promotions.promoted), batch),
+            graphs={"postgres": PostgresGraph(pool, snapshots), **other.readers},
+            answerer=Answerer(pins, query_stage(pool, snapshots, index, other.readers, models)),
+            indexer=Indexer(building(pool, corpora, collector, promotions.promoted), batch, projection),
             models=models,
             promotions=promotions,
         )
 
 
-def query_stage(pool: Pool, snapshots: SnapshotCache, dense: PgvectorDense, models: Models) -> QueryStage:
+def query_stage(
+    pool: Pool, snapshots: SnapshotCache, dense: DenseIndex, readers: Mapping[str, GraphReader], models: Models
+) -> QueryStage:
     """Return the query stage; a question is embedded by what embedded the generation that it reads."""
     return QueryStage(
         snapshots,
@@ -170,6 +275,7 @@ def query_stage(pool: Pool, snapshots: SnapshotCache, dense: PgvectorDense, mode
         PostgresChunks(pool),
         lambda manifest, _: models.embedding(manifest.provider),
         ResultCache(),
+        [StoreProvider(store, reader, dense) for store, reader in readers.items()],
     )
 
 

@@ -19,8 +19,10 @@ import asyncpg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError
 from worker import embedded
+from worker.compose import verify_graph_store
 from worker.log import Redaction
 from worker.settings import WorkerSettings, misspelt
 
@@ -83,6 +85,7 @@ async def diagnose(settings: WorkerSettings) -> list[Check]:
         found += await _probe("database", urls["database"], _database)
     if "redis" in urls:
         found += await _probe("redis", urls["redis"], _redis)
+    found += await _graph_store(settings)
     return [replace(check, detail=hide.text(check.detail), cure=_cure(check)) for check in found]
 
 
@@ -204,6 +207,18 @@ async def _clock(connection: Database) -> Check:
     skew = abs(there - (before + after) / 2)
     detail = f"{skew:.1f} s from the database's clock"
     return Check("clock", skew <= SKEW_SECONDS, detail, "Synchronise the clocks (NTP).")
+
+
+async def _graph_store(settings: WorkerSettings) -> list[Check]:
+    """Look at Neo4j where there is one; corpora without it are none the worse for what is wrong with it."""
+    if settings.graph_neo4j_uri is None:
+        return []
+    cure = "Start it, or correct SAPWOOD_GRAPH_NEO4J_URI, _USER, _PASSWORD and _DATABASE."
+    try:
+        await verify_graph_store(settings, settings.graph_neo4j_uri, Deadline.after(PROBE_SECONDS))
+    except SapwoodError as error:
+        return [Check("neo4j", False, str(error), cure)]
+    return [Check("neo4j", True, "Neo4j 5 with GDS 2.13")]
 
 
 def _client(factory: CacheFactory, url: str) -> Cache:

@@ -20,6 +20,7 @@ COLLECT_SECONDS = 2.0
 """Pause between two rounds of the garbage collector."""
 
 CALL = 60.0
+OUTSIDE_CALL = 600.0
 INDEX_SECONDS = 3600.0
 EXPIRE_LIMIT = 1000
 
@@ -90,6 +91,23 @@ class Collector(Protocol):
         ...
 
 
+class Outside(Protocol):
+    """The garbage collector of the other stores."""
+
+    @property
+    def stores(self) -> bool:
+        """Whether there is any."""
+        ...
+
+    async def collect(self, corpus: CorpusId, deadline: Deadline) -> object:
+        """Make one pass over a corpus."""
+        ...
+
+    async def inter(self, deadline: Deadline) -> None:
+        """Take away what deleted corpora left."""
+        ...
+
+
 class Runs(Protocol):
     """Forgets old runs."""
 
@@ -115,15 +133,29 @@ async def look_after(promotions: Promotions, manifests: Manifests, snapshots: Sn
             _log.warning("maintenance.promoted", error=str(error))
 
 
-async def collect_garbage(collector: Collector, runs: Runs) -> None:
-    """Collect what nobody can see any more, in all corpora, until cancelled."""
+async def collect_garbage(collector: Collector, outside: Outside, runs: Runs) -> None:
+    """Collect what nobody can see any more, in all corpora and all stores, until cancelled.
 
-    async def round_() -> None:
+    A store outside of PostgreSQL that is away holds up nothing but itself.
+    """
+
+    async def inside() -> None:
         for corpus, keep, days in await collector.corpora(Deadline.after(CALL)):
             await collector.collect(corpus, keep, Deadline.after(CALL))
             await runs.expire(corpus, days, EXPIRE_LIMIT)
 
-    await every(COLLECT_SECONDS, "garbage", round_)
+    async def beyond() -> None:
+        for corpus, _, _ in await collector.corpora(Deadline.after(CALL)):
+            try:
+                await outside.collect(corpus, Deadline.after(OUTSIDE_CALL))
+            except SapwoodError as error:  # whatever is wrong with a store of one corpus, the others have theirs
+                _log.warning("maintenance.outside", corpus=corpus, error=str(error))
+        await outside.inter(Deadline.after(OUTSIDE_CALL))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(every, COLLECT_SECONDS, "garbage", inside)
+        if outside.stores:
+            group.start_soon(every, COLLECT_SECONDS, "outside", beyond)
 
 
 async def every(seconds: float, name: str, work: Callable[[], Awaitable[object]]) -> None:

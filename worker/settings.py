@@ -28,6 +28,8 @@ class WorkerSettings(BaseModel):
     """What a process needs to know before it starts. Field `x` is read from `SAPWOOD_X`.
 
     A server without a URL is the embedded one of `home`. URLs and keys are secrets: no `repr` or error shows them.
+    Neo4j and Qdrant are used by the corpora that ask for them; `qdrant_url` is `http(s)://…`, or a folder for the client's
+    own local mode, which one process alone can use.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -35,6 +37,18 @@ class WorkerSettings(BaseModel):
     home: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
     database_url: Annotated[SecretStr, _scheme("postgresql", "postgres")] | None = None
     redis_url: Annotated[SecretStr, _scheme("redis", "rediss", "unix")] | None = None
+
+    graph_neo4j_uri: Annotated[str, Field(pattern=r"^(bolt|neo4j)(\+s|\+ssc)?://")] | None = None
+    graph_neo4j_user: str = "neo4j"
+    graph_neo4j_password: SecretStr | None = None
+    graph_neo4j_database: str = "neo4j"
+    graph_neo4j_database_mode: Literal["shared", "per_corpus"] = "shared"
+    graph_neo4j_database_prefix: str = "sapwood-"
+    graph_neo4j_auto_create: bool = True
+    graph_neo4j_pool_size: int = Field(default=20, ge=1, le=500)
+
+    qdrant_url: str | None = None
+    qdrant_api_key: SecretStr | None = None
 
     openai_base_url: Annotated[str, Field(pattern="^https?://")] | None = None
     openai_api_key: SecretStr | None = None
@@ -59,7 +73,13 @@ class WorkerSettings(BaseModel):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret that is set, for the redaction of logs."""
-        found = (self.database_url, self.redis_url, self.openai_api_key)
+        found = (
+            self.database_url,
+            self.redis_url,
+            self.openai_api_key,
+            self.graph_neo4j_password,
+            self.qdrant_api_key,
+        )
         return tuple(secret.get_secret_value() for secret in found if secret is not None)
 
 

@@ -17,7 +17,7 @@ async def supervise(settings: WorkerSettings) -> int:
     async with open_services(settings) as services, anyio.create_task_group() as group:
         group.start_soon(keep_pins, services.pins)
         group.start_soon(look_after, services.promotions, services.generations, services.snapshots, services.dense)
-        group.start_soon(collect_garbage, services.collector, services.events)
+        group.start_soon(collect_garbage, services.collector, services.outside, services.events)
         await run_worker(services.parts(), services.doorbell, lanes(settings.index_jobs, settings.query_jobs))
         group.cancel_scope.cancel()
     return 0

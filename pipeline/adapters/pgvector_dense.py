@@ -115,7 +115,7 @@ class PgvectorDense:
         It takes about 0.3 ms a vector and blocks neither readers nor writers. One that broke off is made anew; one that
         somebody else is making is left alone.
         """
-        if not await self._lacks_index(manifest, deadline):
+        if manifest.dense_store != "pgvector" or not await self._lacks_index(manifest, deadline):
             return False
         async with self._database.maintenance(deadline) as tx:
             await tx.execute(_SQL["set_build"])

@@ -63,9 +63,13 @@ class PostgresCorpora:
             return [_summary(row) for row in await tx.fetch(_SQL["list_corpora"], tenant)]
 
     async def delete(self, tenant: str, name: str, deadline: Deadline) -> None:
-        """Remove the corpus and every row, vector, run and event of it, in one transaction. Raises NotFound."""
+        """Remove the corpus and every row, vector, run and event of it, in one transaction. Raises NotFound.
+
+        What other stores have of it is remembered there as buried, until it is gone too.
+        """
         async with self._pool.transaction(deadline) as tx:
             corpus = await _get(tx, tenant, name)
+            await tx.execute(_SQL["bury"], corpus.corpus_id)
             await tx.execute(_SQL["drop_collections"], corpus.corpus_id)
             await tx.execute(_SQL["delete_rows"], corpus.corpus_id)
             await tx.execute(_SQL["delete_corpus"], corpus.corpus_id)

@@ -30,7 +30,8 @@ class PostgresEvents:
         """See `EventLog`."""
         async with self._database.connection(Deadline.after(CALL)) as tx:
             events = [_event(row) for row in await tx.fetch(_SQL["read"], run_id, after, limit)]
-        if events and events[0].seq != after + 1:
+            known = bool(events) or await tx.fetchrow(_SQL["end_of"], run_id) is not None
+        if not known or (events and events[0].seq != after + 1):
             raise EventsExpired()
         return events
 

@@ -5,6 +5,7 @@ Everything here is idempotent, works in batches that commit by themselves, and m
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -39,11 +40,16 @@ class Transactions(Protocol):
         ...
 
 
+DropOutside = Callable[[str, str, Deadline], Awaitable[bool]]
+"""Drops a collection in another store, by store and name; whether this process has that store."""
+
+
 class PostgresCollector:
     """The garbage collector of one database."""
 
-    def __init__(self, pool: Transactions) -> None:
+    def __init__(self, pool: Transactions, drop_outside: DropOutside | None = None) -> None:
         self._pool = pool
+        self._drop_outside = drop_outside or _nothing_outside
         self._swept: dict[CorpusId, int] = {}
 
     async def corpora(self, deadline: Deadline) -> list[tuple[CorpusId, int, float]]:
@@ -122,15 +128,24 @@ class PostgresCollector:
         return sum(int(tag.split()[-1]) for tag in tags)
 
     async def _drop_collections(self, corpus: CorpusId, deadline: Deadline) -> tuple[str, ...]:
+        """Drop what no readable generation names; what lies in another store goes there first, under the same lock."""
         async with self._pool.transaction(deadline) as tx:
             await tx.execute(_SQL["short_locks"])
             if await tx.fetchval(_SQL["quiet"], corpus) is None:
                 return ()
-            names = tuple(row["name"] for row in await tx.fetch(_SQL["unused_collections"], corpus))
-            for name in names:
-                await tx.execute(_SQL["drop_collection"], corpus, name)
-            return names
+            dropped: list[str] = []
+            for row in await tx.fetch(_SQL["unused_collections"], corpus):
+                store, name = row["store"], row["name"]
+                if store == "pgvector" or await self._drop_outside(store, name, deadline):
+                    await tx.execute(_SQL["drop_collection"], corpus, name)
+                    dropped.append(name)
+            return tuple(dropped)
 
     async def _step(self, query: str, deadline: Deadline, *args: object) -> int:
         async with self._pool.transaction(deadline) as tx:
             return int(await tx.fetchval(_SQL[query], *args))
+
+
+async def _nothing_outside(store: str, collection: str, deadline: Deadline) -> bool:
+    """Say that this process does not have the store."""
+    return False

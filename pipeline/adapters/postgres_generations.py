@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pipeline.deadline import Deadline
 from pipeline.errors import Conflict, NotFound, PromotionConflict, PromotionRefused
 from pipeline.generations.gate import Facts, Violations, sparse_override
-from pipeline.generations.manifest import Draft, Figures, check, collection_name, manifest
+from pipeline.generations.manifest import Draft, Figures, check, collection_name, manifest, outside_name
 from pipeline.ports import Tx
 from pipeline.queries import load
 from schemas.ids import CorpusId, RunId
@@ -97,25 +97,39 @@ async def begin(tx: Tx, corpus: CorpusId, run: RunId) -> int:
     return int(await tx.fetchval(_SQL["begin_generation"], corpus, run))
 
 
-async def ensure_collection(tx: Tx, corpus: CorpusId, fingerprint: str, dimension: int) -> str:
-    """Return the name of the physical dense table of this corpus and embedding, made if missing."""
-    name = collection_name(corpus, fingerprint)
-    await tx.execute(_SQL["ensure_collection"], corpus, name, fingerprint, dimension)
+async def ensure_collection(tx: Tx, corpus: CorpusId, number: int, store: str, fingerprint: str, dimension: int) -> str:
+    """Return the name of the physical collection of this corpus and embedding.
+
+    In pgvector the table is made if missing. In another store it is that of the current generation if it lies there too,
+    else a new one, which is noted here so that it is found again.
+    """
+    if store == "pgvector":
+        name = collection_name(corpus, fingerprint)
+        await tx.execute(_SQL["ensure_collection"], corpus, name, fingerprint, dimension)
+        return name
+    row = await tx.fetchrow(_SQL["outside_collection"], corpus, store, fingerprint)
+    name = row["current"] or outside_name(row["uid"], number, fingerprint)
+    await tx.execute(_SQL["note_collection"], corpus, store, name, fingerprint, dimension)
     return name
 
 
 async def checks(
-    tx: Tx, corpus: CorpusId, number: int, collection: str, base: Manifest | None
+    tx: Tx, corpus: CorpusId, number: int, collection: str, base: Manifest | None, dense_rows: int | None = None
 ) -> dict[str, StoreCheck]:
     """Return the check of each store as this number sees it: the base's, continued by what was born and died since.
 
-    `base` is the manifest of the current generation. A collection that the base does not name is counted in full.
+    `base` is the manifest of the current generation. A collection that the base does not name is counted in full;
+    `dense_rows` were counted by the store that has them, if that is not PostgreSQL.
     """
     stores = base.stores if base else {}
     found: dict[str, StoreCheck] = {}
+    moved = base is not None and base.collection != collection
     for row in await tx.fetch(_SQL["changes"], corpus, number, collection):
-        found[row["store"]] = check(row["rows"], int(row["total"]), stores.get(row["store"]))
-    if base is not None and base.collection != collection:
+        known = None if moved and row["store"] == "dense" else stores.get(row["store"])
+        found[row["store"]] = check(row["rows"], int(row["total"]), known)
+    if dense_rows is not None:
+        found["dense"] = StoreCheck(rows=dense_rows, checksum="")
+    elif moved:
         row = await tx.fetchrow(_SQL["dense_total"], number, collection)
         found["dense"] = check(row["rows"], int(row["total"]))
     return found
@@ -129,9 +143,10 @@ async def promote(tx: Tx, corpus: CorpusId, number: int, draft: Draft) -> Manife
         PromotionConflict: the generation is not open any more, or the corpus moved.
     """
     name, current, base = await _lock(tx, corpus)
-    stores = await checks(tx, corpus, number, draft.collection, base)
+    await _require_open(tx, corpus, number)
+    stores = await checks(tx, corpus, number, draft.collection, base, draft.dense_rows)
     violations = Violations(*await tx.fetchrow(_SQL["violations"], corpus, number))
-    facts = Facts(draft.policy, stores, draft.extracted, violations, draft.schema_hash)
+    facts = Facts(draft.policy, stores, draft.extracted, violations, draft.schema_hash, draft.graph_rows)
     figures = await _figures(tx, corpus, stores)
     override = sparse_override(facts, draft.override, draft.sparse, draft.paid, figures.at)
     made = manifest(name, number, draft, figures, override, base)
@@ -139,8 +154,19 @@ async def promote(tx: Tx, corpus: CorpusId, number: int, draft: Draft) -> Manife
     return made
 
 
-async def rollback(tx: Tx, corpus: CorpusId, target: int, number: int, run: RunId) -> Manifest:
+async def rollback(
+    tx: Tx,
+    corpus: CorpusId,
+    target: int,
+    number: int,
+    run: RunId,
+    dense_rows: int | None = None,
+    void: tuple[int, ...] = (),
+) -> Manifest:
     """Publish a retained earlier generation again under a number that `begin` gave; it costs what the difference costs.
+
+    `dense_rows` and `void` are those of vectors outside of PostgreSQL, whose store was reverted before. A graph outside is
+    that of the target.
 
     Raises:
         NotFound: the target is not retained, or is the current one.
@@ -151,10 +177,11 @@ async def rollback(tx: Tx, corpus: CorpusId, target: int, number: int, run: RunI
     row = await tx.fetchrow(_SQL["hold_generation"], corpus, target)
     if row is None:
         raise NotFound(f"Generation {target} is not an earlier, retained one of this corpus.")
+    await _require_open(tx, corpus, number)
     wanted = Manifest.model_validate(row["manifest"])
     for table in await tx.fetch(_SQL["versioned_tables"], corpus):
         await tx.fetchval(_SQL["revert_rows"], table["name"], corpus, target, number)
-    stores = await checks(tx, corpus, number, wanted.collection, base)
+    stores = await checks(tx, corpus, number, wanted.collection, base, dense_rows)
     if stores != wanted.stores:
         raise PromotionRefused(("chunk_count_mismatch",), f"Generation {target} is not what its manifest says.")
     figures = await _figures(tx, corpus, stores)
@@ -163,11 +190,18 @@ async def rollback(tx: Tx, corpus: CorpusId, target: int, number: int, run: RunI
         "run_id": run,
         "outcomes": {},
         "rolled_back_from": target,
+        "void": void,
         "promoted_at": figures.at,
     }
     made = wanted.model_copy(update=changes)
     await _publish(tx, corpus, current, made)
     return made
+
+
+async def _require_open(tx: Tx, corpus: CorpusId, number: int) -> None:
+    """Refuse a number that is closed before its rows are counted or reverted: they would seem not to add up."""
+    if all(row["number"] != number for row in await tx.fetch(_SQL["open_builds"], corpus)):
+        raise PromotionConflict()
 
 
 async def _publish(tx: Tx, corpus: CorpusId, expected: int | None, made: Manifest) -> None:

@@ -14,19 +14,20 @@ _SQL = load("rows")
 
 
 async def write_batch(
-    tx: Tx, corpus: CorpusId, number: int, collection: str, documents: Sequence[DocumentRows]
+    tx: Tx, corpus: CorpusId, number: int, collection: str | None, documents: Sequence[DocumentRows]
 ) -> None:
     """Replace these documents: what is live of them dies at the number, and the new rows are born at it.
 
     Writing a batch again gives the same rows. Document ids must be distinct within a batch. `collection` is a name that
-    `ensure_collection` returned.
+    `ensure_collection` returned, or None where another store holds the vectors.
     """
     await remove_documents(tx, corpus, number, [document.document_id for document in documents])
     await tx.copy("document", rows.DOCUMENT, rows.document_records(corpus, number, documents))
     await tx.copy("chunk", rows.CHUNK, rows.chunk_records(corpus, number, documents))
     await tx.copy("mention", rows.MENTION, rows.mention_records(corpus, number, documents))
     await tx.copy("fact", rows.FACT, rows.fact_records(corpus, number, documents))
-    await tx.copy(collection, rows.VECTOR, rows.vector_records(number, documents))
+    if collection is not None:
+        await tx.copy(collection, rows.VECTOR, rows.vector_records(number, documents))
 
 
 async def remove_documents(tx: Tx, corpus: CorpusId, number: int, ids: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import Conflict, Duplicate, FencedOut, NotFound, RunCancelled
 from pipeline.fenced import FencedTransaction
 from pipeline.ports import Database, Herald, Tx
-from pipeline.protocol import Facts, Verdict, farewell, judge, last_words
+from pipeline.protocol import Facts, Verdict, farewell, judge, last_words, storable
 from pipeline.queries import load
 from schemas.events import Queued
 from schemas.ids import CorpusId, RunId
@@ -121,7 +121,7 @@ class PostgresRuns:
                 raise NotFound(f"There is no run {run_id!r}.")
             if RunState(row["state"]).terminal:
                 return
-            await tx.execute(_SQL["ask_to_stop"], run_id, reason, RunState.CANCELLED.value)
+            await tx.execute(_SQL["ask_to_stop"], run_id, storable(reason), RunState.CANCELLED.value)
             row = await tx.fetchrow(_SQL["lock_run"], run_id)
             if row["state"] == RunState.QUEUED:
                 await self._end_root(tx, row, Verdict(state=RunState.CANCELLED), news)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pipeline.errors import PromotionRefused, Refused
@@ -64,38 +65,55 @@ class Violations:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the gate looks at. `schema_hash` is None where extraction follows no schema."""
+    """All that the gate looks at. `schema_hash` is None where extraction follows no schema.
+
+    `graph_rows` are the totals of a graph outside of PostgreSQL, by the fields of `GraphTotals`; empty if there is none.
+    A dense check without a checksum is that of a store which can only count.
+    """
 
     policy: Policy
     stores: dict[str, StoreCheck]
     extracted: Extracted
     violations: Violations = Violations()
     schema_hash: str | None = None
+    graph_rows: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+_MIRRORED = (
+    ("chunks", "chunks"), ("entities", "entities"), ("relations", "relations"), ("memberships", "placed"),
+)  # fmt: skip
+"""Stores of PostgreSQL, and the totals of a graph elsewhere that must be the same."""
 
 
 def gate(facts: Facts) -> tuple[str, ...]:
     """Return what is wrong, in the order in which it is looked for; empty means the generation may be promoted.
 
     A generation without chunks is not sparse, it is empty: it lacks no entities. `incomplete_communities` is a code of
-    ours: an entity without its place in the communities.
+    ours: an entity without its place in the communities; so is `graph_store_mismatch`: the store that serves the graph
+    holds another number of rows than PostgreSQL.
     """
-    stores, bad, read = facts.stores, facts.violations, facts.extracted
+    stores, bad, read, graph = facts.stores, facts.violations, facts.extracted, facts.graph_rows
     semantic = facts.policy == "semantic"
     expected = semantic and stores["chunks"].rows > 0
     found = {
-        "chunk_count_mismatch": stores["chunks"] != stores["dense"],
+        "chunk_count_mismatch": _differ(stores["chunks"], stores["dense"]),
         "extraction_failure": semantic and (read.failed > 0 or read.succeeded != read.attempted),
         "silent_truncation": semantic and (read.truncated > 0 or read.attempted != read.selected),
         "zero_entities": expected and not stores["entities"].rows,
         "zero_semantic_relationships": expected and not stores["relations"].rows,
         "missing_from_chunk_provenance": stores["entities"].rows > 0 and bad.without_mention > 0,
-        "cross_generation_node": bad.stray_mentions > 0,
-        "cross_generation_relationship": bad.stray_relations > 0,
+        "cross_generation_node": bad.stray_mentions + graph.get("stray_nodes", 0) > 0,
+        "cross_generation_relationship": bad.stray_relations + graph.get("stray_relations", 0) > 0,
         "unresolved_duplicate_entity": bad.duplicates > 0,
         "missing_approved_schema": semantic and facts.schema_hash is not None and not facts.schema_hash.strip(),
         "incomplete_communities": facts.policy in ("semantic", "code") and stores["memberships"] != stores["entities"],
+        "graph_store_mismatch": any(stores[name].rows != graph[kind] for name, kind in _MIRRORED if graph),
     }
     return tuple(code for code, holds in found.items() if holds)
+
+
+def _differ(chunks: StoreCheck, dense: StoreCheck) -> bool:
+    return chunks.rows != dense.rows or (bool(dense.checksum) and chunks.checksum != dense.checksum)
 
 
 def sparse_override(

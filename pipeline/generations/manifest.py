@@ -16,6 +16,8 @@ class Draft:
     """All of a manifest that is not read from the database.
 
     `modularity` is None where communities were not detected anew; `paid` says whether the extractor is a paid model.
+    `dense_rows` are the vectors that the number sees in a store outside of PostgreSQL (None: it has them itself), and
+    `graph_rows` the totals of a graph that lies outside; `void` are numbers that such a store must not count.
     """
 
     run_id: RunId
@@ -27,6 +29,11 @@ class Draft:
     extraction: str
     analyzer: str
     provider: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    dense_store: str = "pgvector"
+    dense_rows: int | None = None
+    graph_store: str = "postgres"
+    graph_rows: dict[str, int] = field(default_factory=dict[str, int])
+    void: tuple[int, ...] = ()
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     extracted: Extracted = field(default_factory=Extracted)
     input_tokens: int = 0
@@ -60,6 +67,10 @@ def manifest(
         collection=draft.collection,
         dimension=draft.dimension,
         graph_id=draft.graph_id,
+        dense_store=draft.dense_store,
+        graph_store=draft.graph_store,
+        graph_rows=draft.graph_rows,
+        void=draft.void,
         policy=draft.policy,
         embedding=draft.embedding,
         provider=draft.provider,
@@ -82,7 +93,20 @@ def manifest(
 
 def collection_name(corpus: CorpusId, fingerprint: str) -> str:
     """Return the name of the physical dense table of a corpus and an embedding fingerprint."""
-    return f"dense_{corpus}_{hashlib.sha256(fingerprint.encode()).hexdigest()[:12]}"
+    return f"dense_{corpus}_{_short(fingerprint)}"
+
+
+def outside_name(uid: str, number: int, fingerprint: str) -> str:
+    """Return the name of a collection in a store that several installations may share.
+
+    `uid` is the corpus's, `number` the generation that begins it: a corpus that comes back to a store begins anew there,
+    since that store was not told of what ended meanwhile.
+    """
+    return f"sapwood_{uid}_{number}_{_short(fingerprint)}"
+
+
+def _short(fingerprint: str) -> str:
+    return hashlib.sha256(fingerprint.encode()).hexdigest()[:12]
 
 
 def check(rows: int, total: int, base: StoreCheck | None = None) -> StoreCheck:

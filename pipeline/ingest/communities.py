@@ -10,7 +10,7 @@ the event loop free.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol, cast
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from pipeline.graphs.parts import Clusters
 from schemas.graph import Community
 from schemas.ids import CommunityId, EntityNo, number_of
 
@@ -92,11 +93,49 @@ def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
     """
     nodes = np.unique(entities)
     matrix = _adjacency(nodes, edges)
-    degrees = np.diff(matrix.indptr)
-    modularity, coarsest = _leiden(matrix, np.flatnonzero(degrees))
-    communities = [_lone(number) for number in nodes[degrees == 0].tolist()]
+    related = np.diff(matrix.indptr) > 0
+    modularity, coarsest = _leiden(matrix, np.flatnonzero(related))
+
+    def split(part: Ints) -> list[Ints]:
+        return _leiden(matrix, part)[1] if len(part) > max_cluster_size else []
+
+    return _nested(nodes, related, coarsest, split, modularity)
+
+
+def partition(entities: Ints, clusters: Clusters) -> Partition:
+    """Return the communities of a clustering that was made elsewhere; an entity that it lacks is one of its own.
+
+    Who shares the beginning of a path shares communities, as far as it goes: so they are nested, even if the levels of the
+    clustering are not. A cluster that is all of the one around it is no community beside that one.
+    """
+    nodes = np.unique(entities)
+    found = [clusters.paths.get(node, ()) for node in nodes.tolist()]
+    width = max(map(len, found), default=0)
+    labels = np.array([(*path, *[-1] * (width - len(path))) for path in found], dtype=np.int64).reshape(
+        len(found), width
+    )
+    related = np.fromiter(map(bool, found), dtype=np.bool_, count=len(found))
+
+    def split(part: Ints) -> list[Ints]:
+        differ = (labels[part] != labels[part[0]]).any(axis=0)
+        return _grouped(part, labels[part, differ.argmax()]) if differ.any() else []
+
+    inside = np.flatnonzero(related)
+    coarsest = _grouped(inside, labels[inside, 0]) if len(inside) else []
+    return _nested(nodes, related, coarsest, split, clusters.modularity)
+
+
+def _nested(
+    nodes: Ints,
+    related: NDArray[np.bool_],
+    coarsest: Sequence[Ints],
+    split: Callable[[Ints], list[Ints]],
+    modularity: float,
+) -> Partition:
+    """Split the coarsest clusters (positions of nodes) until nothing falls apart any more; the unrelated stay alone."""
+    communities = [_lone(number) for number in nodes[~related].tolist()]
     paths: list[list[int]] = [[] for _ in range(len(nodes))]
-    for node, community in zip(np.flatnonzero(degrees == 0).tolist(), communities, strict=True):
+    for node, community in zip(np.flatnonzero(~related).tolist(), communities, strict=True):
         paths[node].append(community.community_id)
     todo = deque((part, cast("CommunityId | None", None), 0) for part in coarsest)
     while todo:
@@ -105,9 +144,8 @@ def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
         communities.append(community)
         for node in cast("list[int]", part.tolist()):
             paths[node].append(community.community_id)
-        if len(part) > max_cluster_size:
-            _, parts = _leiden(matrix, part)
-            todo.extend((smaller, community.community_id, level + 1) for smaller in parts if len(parts) > 1)
+        parts = split(part)
+        todo.extend((smaller, community.community_id, level + 1) for smaller in parts if len(parts) > 1)
     communities.sort(key=attrgetter("level", "community_id"))
     return Partition(nodes, [tuple(path) for path in paths], communities, modularity)
 
@@ -139,9 +177,14 @@ def _leiden(matrix: Any, part: Ints) -> tuple[float, list[Ints]]:
         max_local_moving_iterations=SWEEPS,
     )
     label = np.fromiter((labels[node] for node in range(len(part))), dtype=np.int64, count=len(part))
-    order = np.argsort(label, kind="stable")
-    bounds = np.flatnonzero(np.diff(label[order])) + 1
-    return quality, [part[positions] for positions in np.split(order, bounds)]
+    return quality, _grouped(part, label)
+
+
+def _grouped(part: Ints, labels: Ints) -> list[Ints]:
+    """Return the members of each label, in the order of labels; not for an empty part."""
+    order = np.argsort(labels, kind="stable")
+    bounds = np.flatnonzero(np.diff(labels[order])) + 1
+    return [part[positions] for positions in np.split(order, bounds)]
 
 
 def _community(members: Ints, parent: CommunityId | None, level: int) -> Community:

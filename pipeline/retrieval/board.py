@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from pipeline.errors import DeadlineExceeded, GraphCapabilityError, SapwoodError
 from pipeline.retrieval.fuse import Fused, fuse
-from pipeline.retrieval.legs import PinnedGeneration, Ranking, has_graph
-from schemas.query import Hit, Leg, LegReport, QueryRequest, QueryResult, Strategy
+from pipeline.retrieval.hydrate import StoredChunk
+from pipeline.retrieval.legs import Ranking
+from schemas.query import GraphStream, Hit, Leg, LegReport, QueryRequest, QueryResult, Strategy
 from schemas.settings import CorpusSettings
 
-_SINGLE = {Strategy.SEMANTIC: Leg.DENSE, Strategy.KEYWORD: Leg.KEYWORD, Strategy.GRAPH: Leg.GRAPH}
-
-
-def planned(strategy: Strategy, pinned: PinnedGeneration) -> tuple[Leg, ...]:
-    """Return the legs of a strategy; HYBRID has the graph leg where there is a graph.
-
-    Raises:
-        GraphCapabilityError: GRAPH was asked for where there is none; no strategy falls back to another.
-    """
-    graph = has_graph(pinned)
-    if strategy is Strategy.HYBRID:
-        return tuple(leg for leg in Leg if graph or leg is not Leg.GRAPH)
-    if strategy is Strategy.GRAPH and not graph:
-        raise GraphCapabilityError("This corpus has no graph: see graph_indexing.enabled and graph_search.enabled.")
-    return (_SINGLE[strategy],)
+_LEGS = {
+    Strategy.SEMANTIC: (Leg.DENSE,),
+    Strategy.KEYWORD: (Leg.KEYWORD,),
+    Strategy.HYBRID: tuple(Leg),
+    Strategy.GRAPH: (Leg.GRAPH,),
+}
 
 
 @dataclass(slots=True)
 class Board:
-    """The state of the legs; it outlives the scope in which they run."""
+    """The state of the legs; it outlives the scope in which they run. `graph_source` is who serves the graph leg."""
 
     legs: tuple[Leg, ...]
+    graph_source: str | None = None
     rankings: dict[Leg, Ranking] = field(default_factory=dict[Leg, Ranking])
     errors: dict[Leg, SapwoodError] = field(default_factory=dict[Leg, SapwoodError])
     _reports: dict[Leg, LegReport] = field(default_factory=dict[Leg, LegReport])
+    _unclaimed: bool = False
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Self:
+        """Return the board of a strategy, with a graph leg where it can have one."""
+        return cls(_LEGS[strategy])
+
+    def claimed(self, provider: str | None) -> None:
+        """Note who serves the graph leg. Where nobody does, HYBRID goes without it.
+
+        Raises:
+            GraphCapabilityError: nobody does, and there is no other leg: no strategy falls back to another.
+        """
+        self.graph_source = provider
+        if provider is not None:
+            return
+        self._unclaimed = True
+        self.legs = tuple(leg for leg in self.legs if leg is not Leg.GRAPH)
+        if not self.legs:
+            raise GraphCapabilityError(
+                "No graph provider serves this request: see graph_indexing.enabled and graph_search.enabled of the corpus, "
+                "and the request's fence."
+            )
 
     def found(self, leg: Leg, ranking: Ranking, seconds: float) -> None:
         """Note that a leg is done."""
@@ -54,23 +71,10 @@ class Board:
         self.errors[leg] = error
         self._reports[leg] = LegReport(leg=leg, state="failed", seconds=seconds, error=str(error))
 
-    def follow(self, leg: Leg, cause: Leg) -> LegReport:
-        """Note that a leg could not start because another one failed or was late, and return its report."""
-        if cause in self.errors:
-            self.failed(leg, self.errors[cause], 0.0)
-        else:
-            self.late(leg, 0.0)
-        return self.report(leg)
-
-    def nothing_allowed(self) -> None:
-        """Note that no chunk passes the filters: all legs are done, and empty."""
-        for leg in self.legs:
-            self.found(leg, Ranking(()), 0.0)
-
     @property
-    def unreported(self) -> tuple[Leg, ...]:
-        """The legs of which nothing is noted."""
-        return tuple(leg for leg in self.legs if leg not in self._reports)
+    def passages(self) -> Mapping[int, StoredChunk]:
+        """The ready-made passages of all legs."""
+        return {key: one for ranking in self.rankings.values() for key, one in ranking.passages.items()}
 
     def report(self, leg: Leg) -> LegReport:
         """Return the leg's report; it is missing as long as nothing is noted."""
@@ -108,8 +112,18 @@ class Board:
             missing=missing,
             hits=tuple(hits),
             legs=tuple(self.report(leg) for leg in self.legs),
+            graph_stream=self._graph_stream(missing),
             seconds=seconds,
         )
+
+    def _graph_stream(self, missing: tuple[str, ...]) -> GraphStream | None:
+        if self._unclaimed:
+            return GraphStream.NOT_CLAIMED
+        if Leg.GRAPH not in self.legs:
+            return None
+        if Leg.GRAPH in missing:
+            return GraphStream.MISSING
+        return GraphStream.FUSED if self.rankings[Leg.GRAPH].hits else GraphStream.EMPTY
 
 
 def ranked(board: Board, request: QueryRequest, settings: CorpusSettings) -> list[Fused]:
@@ -124,10 +138,8 @@ def ranked(board: Board, request: QueryRequest, settings: CorpusSettings) -> lis
         streams = {leg: ranking.hits for leg, ranking in board.rankings.items()}
         return fuse(streams, fusion.rrf_k, weights, request.min_score)
     (leg,) = board.legs
-    hits = board.rankings[leg].hits if leg in board.rankings else ()
-    method = request.ranking or settings.graph_search.ranking
-    relative = leg is Leg.KEYWORD or (leg is Leg.GRAPH and method == "ppr")
-    highest = hits[0][1] if relative and hits else 1.0
-    scored = [(chunk, min(max(score / highest, 0.0), 1.0)) for chunk, score in hits]
+    ranking = board.rankings.get(leg, Ranking(()))
+    highest = ranking.hits[0][1] if ranking.relative and ranking.hits else 1.0
+    scored = [(chunk, min(max(score / highest, 0.0), 1.0)) for chunk, score in ranking.hits]
     found = [Fused(chunk, score, {leg: rank}) for rank, (chunk, score) in enumerate(scored, start=1)]
     return [hit for hit in found if hit.score >= request.min_score]

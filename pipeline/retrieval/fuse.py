@@ -49,16 +49,3 @@ def fuse(
     ]
     kept = [hit for hit in fused if hit.score >= min_score]
     return sorted(kept, key=lambda hit: (-hit.score, _ORDER[hit.streams[0]], hit.chunk_id))[:limit]
-
-
-def dedup(hits: Sequence[Fused], text_hashes: Mapping[int, bytes]) -> list[Fused]:
-    """Keep the first of the hits with the same text; `text_hashes` is by chunk id, and one without a hash stays."""
-    seen: set[bytes] = set()
-    kept: list[Fused] = []
-    for hit in hits:
-        digest = text_hashes.get(hit.chunk_id)
-        if digest is None or digest not in seen:
-            kept.append(hit)
-        if digest is not None:
-            seen.add(digest)
-    return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pipeline.deadline import Deadline
@@ -11,7 +11,7 @@ from pipeline.errors import InconsistentGeneration
 from pipeline.retrieval.fuse import Fused
 from pipeline.retrieval.rows import Ints
 from schemas.ids import CorpusId, show
-from schemas.query import STREAM_NAMES, Hit, QueryRequest
+from schemas.query import STREAM_NAMES, Hit, Leg, QueryRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,16 @@ class ChunkStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hydrator:
-    """Turns the ranking of one generation into hits."""
+    """Turns the ranking of one generation into hits.
+
+    `passages` are, by negative id, those that no store has; `graph_source` is what ranked the graph stream.
+    """
 
     store: ChunkStore
     corpus: CorpusId
     generation: int
+    passages: Mapping[int, StoredChunk] = field(default_factory=dict[int, StoredChunk])
+    graph_source: str | None = None
 
     async def hits(self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline) -> tuple[Hit, ...]:
         """Return the first `top_k` distinct texts of the ranking, each followed by its neighbours if asked for.
@@ -67,11 +72,11 @@ class Hydrator:
             InconsistentGeneration: a ranked chunk is not one of this generation.
         """
         best = await self._distinct(ranked, request, deadline)
-        if not request.neighbors or not best:
-            return tuple(_hit(found, chunk) for found, chunk in best)
-        places = [(chunk.document, chunk.ordinal) for _, chunk in best]
+        places = [(chunk.document, chunk.ordinal) for found, chunk in best if found.chunk_id >= 0]
+        if not request.neighbors or not places:
+            return tuple(self._hit(found, chunk) for found, chunk in best)
         around = await self.store.neighbors(self.corpus, self.generation, places, request.neighbors, deadline)
-        return tuple(_with_neighbors(best, around, request.neighbors))
+        return tuple(self._with_neighbors(best, around, request.neighbors))
 
     async def _distinct(
         self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline
@@ -81,10 +86,7 @@ class Hydrator:
         seen: set[bytes] = set()
         for start in range(0, len(ranked), request.top_k):
             page = ranked[start : start + request.top_k]
-            ids = [found.chunk_id for found in page]
-            chunks = await self.store.chunks(self.corpus, self.generation, ids, deadline)
-            if len(chunks) < len(ids):
-                raise InconsistentGeneration("a leg found a chunk that is not in its generation")
+            chunks = await self._chunks([found.chunk_id for found in page], deadline)
             for found in page:
                 chunk = chunks[found.chunk_id]
                 if not request.dedup or chunk.text_hash not in seen:
@@ -94,34 +96,44 @@ class Hydrator:
                 break
         return best[: request.top_k]
 
+    async def _chunks(self, ids: Sequence[int], deadline: Deadline) -> Mapping[int, StoredChunk]:
+        """Return all of these chunks and passages."""
+        chunks = {one: self.passages[one] for one in ids if one < 0 and one in self.passages}
+        stored = [one for one in ids if one >= 0]
+        if stored:
+            chunks |= await self.store.chunks(self.corpus, self.generation, stored, deadline)
+        if len(chunks) < len(ids):
+            raise InconsistentGeneration("a leg found a chunk that is not in its generation")
+        return chunks
 
-def _with_neighbors(
-    best: Sequence[tuple[Fused, StoredChunk]], around: Sequence[StoredChunk], window: int
-) -> Iterable[Hit]:
-    """Yield each hit and then its neighbours in document order, but no chunk that is a hit or was shown before."""
-    by_place = {(chunk.document, chunk.ordinal): chunk for chunk in around}
-    shown = {chunk.chunk_id for _, chunk in best}
-    for found, chunk in best:
-        yield _hit(found, chunk)
-        for step in range(-window, window + 1):
-            neighbor = by_place.get((chunk.document, chunk.ordinal + step))
-            if neighbor is not None and neighbor.chunk_id not in shown:
-                shown.add(neighbor.chunk_id)
-                yield _hit(Fused(neighbor.chunk_id, found.score, {}), neighbor, neighbor_of=show(chunk.chunk_id))
+    def _with_neighbors(
+        self, best: Sequence[tuple[Fused, StoredChunk]], around: Sequence[StoredChunk], window: int
+    ) -> Iterable[Hit]:
+        """Yield each hit and then its neighbours in document order, but no chunk that is a hit or was shown before."""
+        by_place = {(chunk.document, chunk.ordinal): chunk for chunk in around}
+        shown = {found.chunk_id for found, _ in best}
+        for found, chunk in best:
+            yield self._hit(found, chunk)
+            for step in range(-window, window + 1) if found.chunk_id >= 0 else ():
+                neighbor = by_place.get((chunk.document, chunk.ordinal + step))
+                if neighbor is not None and neighbor.chunk_id not in shown:
+                    shown.add(neighbor.chunk_id)
+                    beside = Fused(neighbor.chunk_id, found.score, {})
+                    yield self._hit(beside, neighbor, neighbor_of=show(chunk.chunk_id))
 
-
-def _hit(found: Fused, chunk: StoredChunk, neighbor_of: str | None = None) -> Hit:
-    """Return the hit; a neighbour has the score of the hit it stands beside, and no streams."""
-    return Hit(
-        document=chunk.document,
-        chunk=show(chunk.chunk_id),
-        lines=chunk.lines,
-        text=chunk.text,
-        score=found.score,
-        streams=tuple(STREAM_NAMES[leg] for leg in found.streams),
-        ranks={STREAM_NAMES[leg]: rank for leg, rank in found.ranks.items()},
-        title=chunk.title,
-        headings=chunk.headings,
-        metadata=chunk.metadata,
-        neighbor_of=neighbor_of,
-    )
+    def _hit(self, found: Fused, chunk: StoredChunk, neighbor_of: str | None = None) -> Hit:
+        """Return the hit; a neighbour has the score of the hit it stands beside, and no streams."""
+        return Hit(
+            document=chunk.document,
+            chunk=show(chunk.chunk_id),
+            lines=chunk.lines,
+            text=chunk.text,
+            score=found.score,
+            streams=tuple(STREAM_NAMES[leg] for leg in found.streams),
+            ranks={STREAM_NAMES[leg]: rank for leg, rank in found.ranks.items()},
+            title=chunk.title,
+            headings=chunk.headings,
+            metadata=chunk.metadata,
+            neighbor_of=neighbor_of,
+            graph_source=self.graph_source if Leg.GRAPH in found.ranks else None,
+        )

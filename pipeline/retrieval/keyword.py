@@ -193,8 +193,8 @@ def _settle(segments: list[Segment]) -> None:
 def best(scores: NDArray[np.floating], k: int) -> tuple[Rows, Floats]:
     """Return the rows of the `k` highest positive scores and these scores, best first, ties by row."""
     rows = np.flatnonzero(scores > 0)
-    if len(rows) > k:
+    if 0 < k < len(rows):
         least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
         rows = rows[scores[rows] >= least]
-    rows = rows[np.argsort(-scores[rows], kind="stable")][:k]
+    rows = rows[np.argsort(-scores[rows], kind="stable")][: max(k, 0)]
     return rows.astype(np.int64), scores[rows].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The legs of one query: each finds chunks in its own way and returns them ranked."""
+"""What the legs of a query read and return, and two of them: the dense and the keyword leg."""
 
 from __future__ import annotations
 
@@ -12,28 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.deadline import Deadline
-from pipeline.errors import ConfigurationError, EmbeddingError, InconsistentGeneration, InvalidRequest
+from pipeline.errors import ConfigurationError, EmbeddingError, InvalidRequest
 from pipeline.ports import DenseIndex, Embedder
 from pipeline.retrieval.analyzer import FINGERPRINT, term_hash, tokens
 from pipeline.retrieval.chunks import Bools, Floats, Rows
-from pipeline.retrieval.ppr import ppr
+from pipeline.retrieval.hydrate import StoredChunk
 from pipeline.retrieval.rows import Ints
-from pipeline.retrieval.seeds import question_seeds
 from pipeline.retrieval.snapshot import Snapshot
-from pipeline.retrieval.walk import Limits, WalkResult, walk
 from schemas.ids import CorpusId
 from schemas.manifest import Manifest
-from schemas.query import QueryRequest, Strategy
-from schemas.settings import CorpusSettings, GraphSearchSettings
+from schemas.query import QueryRequest
+from schemas.settings import CorpusSettings
 
 DEPTH = 50
 """Chunks that the dense and the keyword leg fetch, if no more are asked for."""
-
-PASSAGE_SEEDS = 5
-"""Dense hits from which a PageRank restarts, beside the names in the question."""
-
-GRAPH_POLICIES = frozenset({"semantic", "code"})
-"""Policies under which a generation has a graph."""
 
 Vector = NDArray[np.float32]
 T = TypeVar("T")
@@ -68,10 +60,16 @@ class Snapshots(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """(chunk id, score) of one leg, best first, each chunk once; and what the leg counted on the way."""
+    """(id, score) of one leg, best first, each id once; and what the leg counted on the way.
+
+    Ids are those of chunks, or negative: keys of `passages`, which are shown as they are. Scores are in 0..1 or, where they
+    are `relative`, shown as parts of the best one.
+    """
 
     hits: Sequence[tuple[int, float]]
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
+    relative: bool = False
+    passages: Mapping[int, StoredChunk] = field(default_factory=dict[int, StoredChunk])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,19 @@ class Sources:
     embedder: Callable[[Manifest, CorpusSettings], Embedder]
     threads: anyio.CapacityLimiter
 
+    async def snapshot(self, pinned: PinnedGeneration, deadline: Deadline) -> Snapshot:
+        """Return the snapshot of a generation. Raises DeadlineExceeded."""
+        return await self.snapshots.get(pinned.corpus_id, pinned.manifest.generation, deadline)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Return what the work returns; it must be short, since nothing ends it before its time."""
+        # An abandoned thread ends by itself within milliseconds, and keeps its place in the limiter until then.
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self.threads)
+
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """The legs of one request over one generation. `allowed` are the chunks that pass its filters, None for all."""
+    """The dense and the keyword leg of one request. `allowed` are the chunks that pass its filters, None for all."""
 
     sources: Sources
     pinned: PinnedGeneration
@@ -107,6 +114,8 @@ class Legs:
             InvalidRequest: the request's vector does not fit the generation.
             ConfigurationError: no provider makes vectors like those of the generation.
         """
+        if self._nothing:
+            return Near(())
         vector = await self._vector(deadline)
         k = max(DEPTH, self.request.top_k)
         found = await self.sources.dense.search(self.pinned.manifest, vector, k, self.allowed, deadline)
@@ -138,77 +147,32 @@ class Legs:
             raise ConfigurationError(
                 f"This generation was analysed by {analyzer}, not by {FINGERPRINT}; index it again."
             )
-        snapshot = await self._snapshot(deadline)
-        return await self._in_thread(lambda: self._bm25(snapshot))
+        if self._nothing:
+            return Ranking(())
+        snapshot = await self.sources.snapshot(self.pinned, deadline)
+        return await self.sources.in_thread(lambda: self._bm25(snapshot))
 
     @property
-    def graph_follows_dense(self) -> bool:
-        """Whether the graph leg starts from the dense ranking.
-
-        A PageRank that is fused with that ranking does better from the names in the question alone.
-        """
-        return self.request.strategy is not Strategy.HYBRID or self._graph_settings().ranking == "walk"
-
-    async def graph(self, near: Near | None, deadline: Deadline) -> Ranking:
-        """Rank by the graph, from the dense ranking (made here if None) and, by PageRank, the names in the question."""
-        settings = self._graph_settings()
-        snapshot = await self._snapshot(deadline)
-        if not self.graph_follows_dense:
-            return await self._in_thread(lambda: self._ppr(snapshot, Ranking(()), settings))
-        near = near or await self.dense(deadline)
-        if settings.ranking == "ppr":
-            return await self._in_thread(lambda: self._ppr(snapshot, near, settings))
-        candidates = await self._in_thread(lambda: self._walk(snapshot, near, settings))
-        return await self._settled(snapshot, candidates, near.vector, settings.top_k, deadline)
-
-    def _graph_settings(self) -> GraphSearchSettings:
-        settings = self.pinned.settings.graph_search
-        chosen = {"ranking": self.request.ranking or settings.ranking, "top_k": max(settings.top_k, self.request.top_k)}
-        return settings.model_copy(update=chosen)
+    def _nothing(self) -> bool:
+        return self.allowed is not None and not len(self.allowed)
 
     def _bm25(self, snapshot: Snapshot) -> Ranking:
         settings = self.pinned.settings.keyword
         terms = [term_hash(term) for term in tokens(self.request.text)]
         k = max(DEPTH, self.request.top_k)
-        return _ranking(snapshot, *snapshot.keyword.search(terms, k, self._mask(snapshot), settings.k1, settings.b))
-
-    def _ppr(self, snapshot: Snapshot, near: Ranking, settings: GraphSearchSettings) -> Ranking:
-        names = question_seeds(self.request.text, snapshot)
-        passages = _rows(snapshot, near.hits[:PASSAGE_SEEDS])
-        rows, masses = ppr(snapshot.graph, names, passages, settings, self._mask(snapshot))
-        return _ranking(snapshot, rows, masses, {"seed_names": len(names), "seed_chunks": len(passages)})
-
-    def _walk(self, snapshot: Snapshot, near: Ranking, settings: GraphSearchSettings) -> WalkResult:
-        limits = Limits.of(settings)
-        return walk(snapshot, _rows(snapshot, near.hits[: limits.top_k]), limits, self._mask(snapshot))
-
-    async def _settled(
-        self, snapshot: Snapshot, candidates: WalkResult, vector: Vector, top_k: int, deadline: Deadline
-    ) -> Ranking:
-        """Break the walk's ties by similarity to the query, and cut."""
-        rows = np.union1d(candidates.contested(top_k), candidates.rows[:top_k])
-        ids = snapshot.chunk_ids[rows].tolist()
-        near = await self.sources.dense.similarities(self.pinned.manifest, vector, ids, deadline)
-        if len(near) < len(ids):
-            raise InconsistentGeneration("graph candidates are missing from the dense collection of their generation")
-        by_row = {row: near[chunk] for row, chunk in zip(rows.tolist(), ids, strict=True)}
-        settled = candidates.settle(by_row, top_k)
-        return _ranking(snapshot, settled.rows, settled.scores, settled.counters)
-
-    async def _snapshot(self, deadline: Deadline) -> Snapshot:
-        return await self.sources.snapshots.get(self.pinned.corpus_id, self.pinned.manifest.generation, deadline)
-
-    def _mask(self, snapshot: Snapshot) -> Bools | None:
-        return None if self.allowed is None else snapshot.mask(self.allowed)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        # An abandoned thread ends by itself within milliseconds, and keeps its place in the limiter until then.
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self.sources.threads)
+        mask = masked(snapshot, self.allowed)
+        return ranking(snapshot, *snapshot.keyword.search(terms, k, mask, settings.k1, settings.b))
 
 
-def has_graph(pinned: PinnedGeneration) -> bool:
-    """Whether the generation has a graph and the corpus wants it searched."""
-    return pinned.manifest.policy in GRAPH_POLICIES and pinned.settings.graph_search.enabled
+def masked(snapshot: Snapshot, allowed: Ints | None) -> Bools | None:
+    """Return which rows are allowed, None for all."""
+    return None if allowed is None else snapshot.mask(allowed)
+
+
+def ranking(snapshot: Snapshot, rows: Rows, scores: Floats, counters: Mapping[str, int] | None = None) -> Ranking:
+    """Return the ranking of rows whose scores mean something beside each other only."""
+    ids = snapshot.chunk_ids[rows].tolist()
+    return Ranking(list(zip(ids, scores.tolist(), strict=True)), counters or {}, relative=True)
 
 
 def checked(values: Sequence[float], dimension: int) -> Vector:
@@ -224,20 +188,3 @@ def checked(values: Sequence[float], dimension: int) -> Vector:
         raise InvalidRequest("vector holds a value that is no finite number")
     norm = float(np.linalg.norm(vector))
     return (vector / norm if norm else vector).astype(np.float32)
-
-
-def _rows(snapshot: Snapshot, hits: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return the hits by row.
-
-    Raises:
-        InconsistentGeneration: a hit is no chunk of this generation.
-    """
-    rows = snapshot.rows(chunk for chunk, _ in hits).tolist()
-    if -1 in rows:
-        raise InconsistentGeneration("the dense collection holds a chunk that its generation does not have")
-    return [(row, score) for row, (_, score) in zip(rows, hits, strict=True)]
-
-
-def _ranking(snapshot: Snapshot, rows: Rows, scores: Floats, counters: Mapping[str, int] | None = None) -> Ranking:
-    ids = snapshot.chunk_ids[rows].tolist()
-    return Ranking(list(zip(ids, scores.tolist(), strict=True)), counters or {})

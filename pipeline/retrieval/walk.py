@@ -1,40 +1,82 @@
-"""The walk: from the entities of seed chunks along relations to other entities, and on to their chunks."""
+"""The walk: from the entities of seed chunks along relations to other entities, and on to their chunks.
+
+Every backend of a graph walks exactly like this one: same chunks, same scores, same order. What a walk reads is bounded by
+`Bounds`, whatever the graph and the settings; lists are taken whole or not at all, in an order that follows from the graph.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from pipeline.errors import InvalidRequest
+from pipeline.errors import InconsistentGeneration, InvalidRequest
 from pipeline.retrieval.chunks import Bools, ChunkTable, Floats, Rows, find
 from pipeline.retrieval.graph import Csr, Graph
+from pipeline.retrieval.rows import Ints
+from pipeline.retrieval.scored import Scored, starts_of
 from pipeline.retrieval.snapshot import Snapshot
 from schemas.settings import GraphSearchSettings
 
-EDGE_BUDGET = 100_000
-"""Edges read in one step of the walk, shared evenly by the seed entities: what bounds the cost of hubs."""
+MAX_SEEDS = 100
+"""Seed entities that are walked from: the strongest, ties by number."""
+
+FAN = 250
+"""Neighbours of an entity that its list holds: those with most relations, ties by number."""
+
+STEP_EDGES = 1_000
+"""Neighbours that one step from one seed entity reads, in whole lists."""
+
+ENTITY_CHUNKS = 1_000
+"""Chunks of an entity that its list holds: the first by id."""
+
+CHUNK_LINKS = 10_000
+"""Chunks that the entities reached are looked up in, repetitions counted, in whole lists."""
+
+MAX_MEMBERS = 1_000
+"""Members of one community that the community expansion looks at: the first by number."""
+
+COMMUNITY_LINKS = 1_000
+"""Chunks that the members of one community are looked up in, repetitions counted, in whole lists."""
 
 COMMUNITY_CHUNKS = 10
 """Chunks that one community adds at most."""
 
-MAX_MEMBERS = 1000
-"""Members of one community that the community expansion looks at."""
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a walk reads at most, each as the constant says; tests lower them.
+
+    A list is never longer than what is read of lists at a time, so the first one always fits. A store that derives lists
+    when it is written fixes `fan` and `entity_chunks` then.
+    """
+
+    seeds: int = MAX_SEEDS
+    fan: int = FAN
+    step_edges: int = STEP_EDGES
+    entity_chunks: int = ENTITY_CHUNKS
+    chunk_links: int = CHUNK_LINKS
+    members: int = MAX_MEMBERS
+    community_links: int = COMMUNITY_LINKS
+    community_chunks: int = COMMUNITY_CHUNKS
+
+    def __post_init__(self) -> None:
+        if self.fan > self.step_edges or self.entity_chunks > min(self.chunk_links, self.community_links):
+            raise InvalidRequest("the bounds of a walk must leave room for one whole list")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of a walk: hops 0..5, window 0..10, cap 1..1000 related entities for each seed entity."""
+    """What the settings ask of a walk: hops 0..5, window 0..10, cap 1..1000 related entities for each seed entity."""
 
     max_hops: int
     window: int
     cap: int
     top_k: int
     communities: bool = False
-    edge_budget: int = EDGE_BUDGET
+    bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         bounds = (("max_hops", self.max_hops, 0, 5), ("chunk_neighbor_window", self.window, 0, 10))
@@ -44,7 +86,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: GraphSearchSettings) -> Self:
-        """Return the bounds that a corpus's settings ask for."""
+        """Return the limits that a corpus's settings ask for."""
         return cls(
             settings.max_hops,
             settings.chunk_neighbor_window,
@@ -58,10 +100,10 @@ class Limits:
 class WalkResult:
     """All rows with a score that the first `top_k` have, highest first, ties by row.
 
-    `by_community` marks those that only a community brought in.
+    `by_community` marks those that a community scores higher than all else does.
 
     `resolved_entities` counts the seed entities and those related to them; `cut_short` the seed entities at a hub whose
-    edges were not all read.
+    neighbours were not all read.
     """
 
     rows: Rows
@@ -127,44 +169,55 @@ def walk(
     over `1 + places between them`. Seed chunks are never results. `allowed` (by row) restricts the results, not the
     way there.
     """
-    graph = snapshot.graph
+    graph, bounds = snapshot.graph, limits.bounds
     rows = np.array([row for row, _ in seeds], dtype=np.int64)
-    owners, mentioned = graph.mentioned.gather(rows)
-    entities, at = np.unique(mentioned, return_inverse=True)
-    strengths = np.full(len(entities), -np.inf)
-    np.maximum.at(strengths, at, np.array([score for _, score in seeds], dtype=np.float64)[owners])
+    entities, strengths = _seed_entities(graph, rows, np.array([score for _, score in seeds]), bounds.seeds)
     reach = related(graph.neighbors, entities, limits)
-    scores = np.full(len(snapshot.chunk_ids), -np.inf)
-    resolved = _score_chunks(scores, graph.chunks, reach, strengths, limits.top_k + len(rows), allowed)
-    scores[rows] = -np.inf
-    least = _least(scores, limits.top_k, allowed)
-    extra = np.full_like(scores, -np.inf)
-    if limits.communities:
-        _add_communities(extra, graph, (entities, strengths), rows, limits, least)
-    _spread(scores, snapshot.chunks, limits.window, least)
-    scores[rows] = extra[rows] = -np.inf
-    by_community = extra > scores
-    np.maximum(scores, extra, out=scores)
-    least = max(_least(scores, limits.top_k, allowed), np.finfo(np.float64).min)
-    found = np.flatnonzero(scores >= least if allowed is None else (scores >= least) & allowed)
-    order = found[np.argsort(-scores[found], kind="stable")]
-    return WalkResult(order, scores[order], by_community[order], len(np.unique(rows)), resolved, reach.cut_short)
+    reached = Scored.best(reach.entity, strengths[reach.seed] / (1.0 + reach.distance))
+    own = _chunks(graph.chunks, reached, bounds).without(rows)
+    least = _among(own, allowed).least(limits.top_k)
+    own = _spread(own, snapshot.chunks, limits.window, least).without(rows)
+    extra = _community_chunks(graph, Scored(entities, strengths), rows, limits, least)
+    ranked = _among(own, allowed).ranked(_among(extra, allowed), limits.top_k)
+    return WalkResult(*ranked, len(np.unique(rows)), len(reached.chunks), reach.cut_short)
 
 
-def _least(scores: Floats, top_k: int, allowed: Bools | None) -> float:
-    """Return the `top_k`-th best score, -inf where there are fewer: what is below it need not be looked at."""
-    found = scores[np.isfinite(scores) if allowed is None else np.isfinite(scores) & allowed]
-    return float(np.partition(found, len(found) - top_k)[len(found) - top_k]) if len(found) >= top_k else -np.inf
+def walk_chunks(
+    snapshot: Snapshot, seeds: Sequence[tuple[int, float]], limits: Limits, allowed: Ints | None
+) -> WalkResult:
+    """Do the same by chunk id, as a `GraphReader` does: seeds, `allowed` and the rows of the result are chunk ids.
+
+    Raises:
+        InconsistentGeneration: a seed is no chunk of this generation.
+    """
+    rows = snapshot.rows(chunk for chunk, _ in seeds).tolist()
+    if -1 in rows:
+        raise InconsistentGeneration("the graph of this generation lacks a chunk that its dense collection has")
+    by_row = [(row, score) for row, (_, score) in zip(rows, seeds, strict=True)]
+    found = walk(snapshot, by_row, limits, None if allowed is None else snapshot.mask(allowed))
+    return replace(found, rows=snapshot.chunk_ids[found.rows])
+
+
+def _among(scored: Scored, allowed: Bools | None) -> Scored:
+    return scored if allowed is None else scored.where(allowed[scored.chunks])
+
+
+def _seed_entities(graph: Graph, rows: Rows, scores: Floats, most: int) -> tuple[Rows, Floats]:
+    """Return the strongest entities that seed chunks mention, each with the best score of its chunks."""
+    owners, mentioned = graph.mentioned.gather(rows)
+    found = Scored.best(mentioned, scores[owners])
+    kept = np.sort(np.argsort(-found.scores, kind="stable")[:most])
+    return found.chunks[kept], found.scores[kept]
 
 
 def related(neighbors: Csr, seeds: Rows, limits: Limits) -> Reach:
-    """Walk from all seed entities (distinct, ascending) at once, breadth first, at most `cap` other entities for each.
+    """Walk from all seed entities (distinct) at once, breadth first, at most `cap` other entities for each.
 
     The nearest come first, then those with most shortest paths (parallel relations are paths of their own), then by
-    entity number. Once a seed has its share it is walked no further. What one step may read is bounded by the edge
-    budget, so a hub costs no more than that; a seed that ran into it counts as cut short.
+    entity number. Once a seed has its share it is walked no further. One step of one seed reads the lists of the
+    entities before it in this order, as many as fit; a seed that met a list too long or too many counts as cut short.
     """
-    n = max(len(neighbors.offsets) - 1, 1)
+    n, bounds = max(len(neighbors.offsets) - 1, 1), limits.bounds
     owner, entity, paths = np.arange(len(seeds), dtype=np.int64), seeds, np.ones(len(seeds))
     seen = owner * n + entity
     taken = np.zeros(len(seeds), dtype=np.int64)
@@ -172,15 +225,16 @@ def related(neighbors: Csr, seeds: Rows, limits: Limits) -> Reach:
     cut = np.zeros(len(seeds), dtype=np.bool_)
     for _ in range(limits.max_hops):
         going = taken[owner] < limits.cap
-        owner, entity = owner[going], entity[going]
+        owner, entity, paths = owner[going], entity[going], paths[going]
         degrees = neighbors.degrees(entity)
-        counts = _within_budget(owner, degrees, limits.edge_budget // max(len(seeds), 1))
-        cut[owner[counts < degrees]] = True
-        origin, at = neighbors.spans(entity, counts)
+        lengths = np.minimum(degrees, bounds.fan)
+        fits = _fitting(owner, lengths, bounds.step_edges)
+        cut[owner[~fits | (degrees > bounds.fan)]] = True
+        origin, at = neighbors.spans(entity, np.where(fits, lengths, 0))
         reached = (owner[origin] * n + neighbors.targets[at]).astype(np.int64)
         order = np.argsort(reached, kind="stable")
-        several = (paths[going][origin] * neighbors.weights[at])[order]
-        starts = _starts(reached[order])
+        several = (paths[origin] * neighbors.weights[at])[order]
+        starts = starts_of(reached[order])
         pairs, paths = reached[order][starts], np.add.reduceat(several, starts) if len(starts) else several
         new = find(seen, pairs) < 0
         pairs, paths = pairs[new], paths[new]
@@ -196,83 +250,65 @@ def related(neighbors: Csr, seeds: Rows, limits: Limits) -> Reach:
     return Reach(owners, entities, np.concatenate(distances), int(cut.sum()))
 
 
-def _starts(groups: Rows) -> Rows:
-    """Return where runs of equal elements begin."""
-    first = np.ones(min(len(groups), 1), dtype=np.bool_)
-    return np.flatnonzero(np.concatenate([first, groups[1:] != groups[:-1]])).astype(np.int64)
-
-
 def _place_in_group(groups: Rows) -> Rows:
     """Return the place, from 0, of each element among the neighbouring elements of the same group."""
-    starts = _starts(groups)
+    starts = starts_of(groups)
     sizes = np.diff(np.append(starts, len(groups)))
     return np.arange(len(groups), dtype=np.int64) - np.repeat(starts, sizes)
 
 
-def _within_budget(groups: Rows, costs: Rows, budget: int) -> Rows:
-    """Cut costs, in order, so that those of each group of neighbouring elements add up to `budget` at most."""
-    before = np.cumsum(costs) - costs
+def _fitting(groups: Rows, lengths: Rows, most: int) -> Bools:
+    """Mark the first elements of each group of neighbouring ones, as many as have lengths that add up to `most`."""
+    ends = np.cumsum(lengths)
     starts = np.arange(len(groups)) - _place_in_group(groups)
-    capped: Rows = np.clip(budget - (before - before[starts]), 0, costs)
-    return capped
+    fits: Bools = ends - (ends - lengths)[starts] <= most
+    return fits
 
 
-def _score_chunks(
-    scores: Floats, chunks: Csr, reach: Reach, strengths: Floats, enough: int, allowed: Bools | None
-) -> int:
-    """Score the chunks of the entities reached, the best entities first, and return how many entities that are.
-
-    It stops when the `enough` best chunks are known: a weaker entity or its chunk's neighbour cannot be among them.
-    """
-    entities, at = np.unique(reach.entity, return_inverse=True)
-    best = np.full(len(entities), -np.inf)
-    np.maximum.at(best, at, strengths[reach.seed] / (1.0 + reach.distance))
-    order = np.argsort(-best, kind="stable")
-    ends = np.searchsorted(np.cumsum(chunks.degrees(entities[order])), enough * 4 ** np.arange(1, 12)) + 1
-    for start, end in itertools.pairwise([0, *ends.tolist()]):
-        part = order[start:end]
-        if len(part) and 0 < best[part[0]] < _least(scores, enough, allowed):
-            break
-        owners, found = chunks.gather(entities[part])
-        np.maximum.at(scores, found, best[part][owners])
-    return len(entities)
+def _chunks(chunks: Csr, entities: Scored, bounds: Bounds) -> Scored:
+    """Score the chunks of the entities reached: the lists of the best entities, as many as fit."""
+    order = np.argsort(-entities.scores, kind="stable")
+    lengths = np.minimum(chunks.degrees(entities.chunks[order]), bounds.entity_chunks)
+    order = order[np.cumsum(lengths) <= bounds.chunk_links]
+    owners, at = chunks.spans(entities.chunks[order], lengths[: len(order)])
+    # The first time that a chunk comes is the best.
+    found, first = np.unique(chunks.targets[at].astype(np.int64), return_index=True)
+    return Scored(found, entities.scores[order][owners[first]])
 
 
-def _spread(scores: Floats, chunks: ChunkTable, window: int, least: float) -> None:
-    """Score the neighbours, in their documents, of the chunks that have a score, where that is at least `least`."""
-    rows = np.flatnonzero(np.isfinite(scores)) if window else np.empty(0, dtype=np.int64)
-    own = scores[rows]
+def _spread(own: Scored, chunks: ChunkTable, window: int, least: float) -> Scored:
+    """Add the neighbours, in their documents, of chunks with a score, where that is at least `least`."""
+    parts = [own]
     for step in range(1, window + 1):
-        shared = own / (1.0 + step)
+        shared = own.scores / (1.0 + step)
         near = np.flatnonzero(shared >= least)
         for direction in (-step, step):
-            at, found = chunks.neighbors(rows[near], direction)
-            np.maximum.at(scores, found, shared[near][at])
+            at, found = chunks.neighbors(own.chunks[near], direction)
+            parts.append(Scored(found, shared[near][at]))
+    return Scored.best(np.concatenate([part.chunks for part in parts]), np.concatenate([part.scores for part in parts]))
 
 
-def _add_communities(
-    scores: Floats, graph: Graph, seeds: tuple[Rows, Floats], seed_rows: Rows, limits: Limits, least: float
-) -> None:
-    """Score the best-connected chunks of the communities of seeds (entities, strengths), below those of the last hop.
+def _community_chunks(graph: Graph, seeds: Scored, seed_rows: Rows, limits: Limits, least: float) -> Scored:
+    """Score the best-connected chunks of the communities of seed entities, below those of the last hop.
 
     Best connected are those that mention most members; ties by row. Seed chunks are passed over, and communities whose
     score would be less than `least`.
     """
-    entities, strengths = seeds
-    strong = (graph.communities[entities] >= 0) & (strengths / (2.0 + limits.max_hops) >= least)
-    entities, strengths = entities[strong], strengths[strong]
-    communities, at = np.unique(find(graph.community_ids, graph.communities[entities]), return_inverse=True)
-    best = np.full(len(communities), -np.inf)
-    np.maximum.at(best, at, strengths / (2.0 + limits.max_hops))
-    owner, where = graph.members.spans(communities, np.minimum(graph.members.degrees(communities), MAX_MEMBERS))
+    bounds, values = limits.bounds, seeds.scores / (2.0 + limits.max_hops)
+    strong = (graph.communities[seeds.chunks] >= 0) & (values >= least) & limits.communities
+    finest = find(graph.community_ids, graph.communities[seeds.chunks[strong]])
+    best = Scored.best(finest, values[strong])
+    lengths = np.minimum(graph.members.degrees(best.chunks), bounds.members)
+    owner, where = graph.members.spans(best.chunks, lengths)
     members = graph.members.targets[where].astype(np.int64)
-    counts = _within_budget(owner, graph.chunks.degrees(members), limits.edge_budget // max(len(communities), 1))
-    origin, where = graph.chunks.spans(members, counts)
-    n = len(scores)
+    lengths = np.minimum(graph.chunks.degrees(members), bounds.entity_chunks)
+    fits = _fitting(owner, lengths, bounds.community_links)
+    origin, where = graph.chunks.spans(members, np.where(fits, lengths, 0))
+    n = max(len(graph.mentioned.offsets) - 1, 1)
     pairs, connections = np.unique(owner[origin] * n + graph.chunks.targets[where], return_counts=True)
-    owner, rows = np.divmod(pairs, max(n, 1))
+    owner, rows = np.divmod(pairs, n)
     free = ~np.isin(rows, seed_rows)
     owner, rows, connections = owner[free], rows[free], connections[free]
     order = np.lexsort((rows, -connections, owner))
-    order = order[_place_in_group(owner[order]) < COMMUNITY_CHUNKS]
-    np.maximum.at(scores, rows[order], best[owner[order]])
+    order = order[_place_in_group(owner[order]) < bounds.community_chunks]
+    return Scored.best(rows[order], best.scores[owner[order]])

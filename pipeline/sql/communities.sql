@@ -10,7 +10,9 @@ from entity where corpus_id = $1 and died is null and entity_no = any($2::bigint
 
 -- name: grouped_alike
 -- Whether the current generation was made by a run that groups as these settings say; no row if that is not known.
-select r.payload #> '{settings,graph_indexing}' = $2::jsonb
+select jsonb_build_object(
+    'graph_indexing', r.payload #> '{settings,graph_indexing}', 'graph_storage', r.payload #> '{settings,graph_storage}'
+) = $2::jsonb
 from corpus c
 join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
 join run r on r.run_id = g.run_id

@@ -19,6 +19,25 @@ order by c.name;
 -- Replace the settings; a run that is under way keeps those it started with.
 update corpus set settings = $3 where tenant = $1 and name = $2;
 
+-- name: bury
+-- Remember what a corpus that is being deleted may have left in other stores; nothing, if it never used one.
+insert into buried (uid, name, collections, graph_stores)
+select uid, name, collections, graph_stores from (
+    select c.uid, c.name,
+        coalesce((
+            select jsonb_object_agg(k.name, k.store) from collection k where k.corpus_id = $1 and k.store <> 'pgvector'
+        ), '{}') as collections,
+        array(
+            select distinct store from (
+                select g.manifest ->> 'graph_store' as store from generation g where g.corpus_id = $1
+                union all
+                select r.payload #>> '{settings,graph_storage,backend}' from run r where r.corpus_id = $1
+            ) as used where store <> 'postgres'
+        ) as graph_stores
+    from corpus c where c.corpus_id = $1
+) as left_behind where collections <> '{}' or graph_stores <> '{}'
+on conflict do nothing;
+
 -- name: delete_corpus
 -- Forget the corpus itself; runs, events, outcomes, sources, generations and collections go with it by cascade.
 delete from corpus where corpus_id = $1;

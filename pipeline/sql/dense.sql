@@ -3,10 +3,11 @@
 select corpus_id, embedding, dimension from collection where name = $1;
 
 -- name: exact
--- The nearest visible chunks by a scan of all; `+ 0` keeps the planner from asking the approximate index.
+-- The nearest visible chunks by a scan of all; `+ 0` keeps the planner from asking the approximate index. A vector of zeros
+-- has no cosine, and is as far away as one at a right angle.
 select chunk_id, 1 - distance as similarity
 from (
-    select chunk_id, embedding <=> $1::halfvec as distance
+    select chunk_id, coalesce(nullif(embedding <=> $1::halfvec, 'NaN'), 1) as distance
     from dense_collection where born <= $2 and (died is null or died > $2)
 )
 order by distance + 0, chunk_id limit $3;
@@ -15,7 +16,7 @@ order by distance + 0, chunk_id limit $3;
 -- The same among the chunks that pass a filter.
 select chunk_id, 1 - distance as similarity
 from (
-    select chunk_id, embedding <=> $1::halfvec as distance
+    select chunk_id, coalesce(nullif(embedding <=> $1::halfvec, 'NaN'), 1) as distance
     from dense_collection where born <= $2 and (died is null or died > $2) and chunk_id = any($4::bigint[])
 )
 order by distance + 0, chunk_id limit $3;

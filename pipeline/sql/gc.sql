@@ -44,8 +44,8 @@ select reclaim_rows($1, $2, $3::int[], $4, $5);
 select current_generation from corpus where corpus_id = $1 and current_generation = last_generation for update skip locked;
 
 -- name: unused_collections
--- Dense tables that no readable generation names.
-select name from collection c where corpus_id = $1 and not exists (
+-- Collections that no readable generation names.
+select name, store from collection c where corpus_id = $1 and not exists (
     select 1 from generation g
     where g.corpus_id = $1 and g.state in ('current', 'superseded') and g.manifest ->> 'collection' = c.name
 );

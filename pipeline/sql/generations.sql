@@ -20,6 +20,19 @@ returning number;
 -- Make the physical dense table where it is missing.
 select ensure_collection($1, $2, $3, $4);
 
+-- name: outside_collection
+-- The part of a corpus's name in other stores that is unique everywhere, and the collection of its current generation if
+-- that lies in this store and was embedded alike.
+select encode(uuid_send(c.uid), 'hex') as uid, case
+    when g.manifest ->> 'dense_store' = $2 and g.manifest ->> 'embedding' = $3 then g.manifest ->> 'collection'
+end as current
+from corpus c left join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
+where c.corpus_id = $1;
+
+-- name: note_collection
+-- Note a collection that another store has.
+select note_collection($1, $2, $3, $4, $5);
+
 -- name: changes
 -- By how much a number changed the rows of each store, and the sum of the hashes of their ids.
 select 'documents' as store, coalesce(sum(s), 0)::bigint as rows, coalesce(sum(s * h), 0) as total from (

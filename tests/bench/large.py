@@ -77,7 +77,7 @@ async def grow(bench: Bench, app: Sapwood, rows: Rows) -> None:
     transaction = partial(app.services.pool.transaction, Deadline.never())
     async with transaction() as tx:
         number = await begin(tx, corpus, RunId("bench"))
-        collection = await ensure_collection(tx, corpus, embedding, DIMENSION)
+        collection = await ensure_collection(tx, corpus, number, "pgvector", embedding, DIMENSION)
         await write_batch(tx, corpus, number, collection, documents)
     async with app.services.pool.connection(Deadline.never()) as tx:
         await tx.execute("analyze")

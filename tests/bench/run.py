@@ -30,6 +30,7 @@ FAMILIES = {
     "indexing": "throughput, and a change of one file",
     "models": "model-bound work: busy slots, a kill, two workers",
     "generations": "readers under promotions",
+    "stores": "one corpus in PostgreSQL and in Neo4j",
     "quality": "recall of every ranking on question sets",
 }
 

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from tests.neo4j_server import Neo4jServer
 from worker import doctor
 from worker.doctor import Check
 from worker.embedded import Endpoints
@@ -16,8 +17,9 @@ from worker.settings import load
 SECRET = "correct-horse-battery"
 
 
-async def diagnose(home: Path, database: str, redis: str) -> dict[str, Check]:
-    settings = load({"SAPWOOD_HOME": str(home), "SAPWOOD_DATABASE_URL": database, "SAPWOOD_REDIS_URL": redis})
+async def diagnose(home: Path, database: str, redis: str, **more: str) -> dict[str, Check]:
+    given = {"SAPWOOD_HOME": str(home), "SAPWOOD_DATABASE_URL": database, "SAPWOOD_REDIS_URL": redis}
+    settings = load(given | more)
     return {check.name: check for check in await doctor.diagnose(settings)}
 
 
@@ -77,3 +79,16 @@ async def test_a_misspelt_variable_is_found(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("SAPWOOD_LEASE_SECOND", "3")
     found = await diagnose(tmp_path, "postgresql://127.0.0.1:1/x", "redis://127.0.0.1:1")
     assert "SAPWOOD_LEASE_SECONDS" in found["environment"].cure
+
+
+async def test_the_graph_store_is_looked_at_where_there_is_one(
+    tmp_path: Path, database: str, redis_url: str, neo4j_server: Neo4jServer
+) -> None:
+    """Its versions where it answers; without it nothing else is wrong, and a bad login shows no password."""
+    assert "neo4j" not in await diagnose(tmp_path, database, redis_url)
+    where = {"SAPWOOD_GRAPH_NEO4J_URI": neo4j_server.uri, "SAPWOOD_GRAPH_NEO4J_USER": neo4j_server.user}
+    good = await diagnose(tmp_path, database, redis_url, **where, SAPWOOD_GRAPH_NEO4J_PASSWORD=neo4j_server.password)
+    assert good["neo4j"].ok
+    bad = await diagnose(tmp_path, database, redis_url, **where, SAPWOOD_GRAPH_NEO4J_PASSWORD=SECRET)
+    assert not bad["neo4j"].ok
+    assert "SAPWOOD_GRAPH_NEO4J_PASSWORD" in bad["neo4j"].detail and SECRET not in str(bad)

@@ -16,11 +16,14 @@ import pytest
 from anyio import to_thread
 
 from pipeline.adapters.pgvector_dense import PgvectorDense
+from pipeline.adapters.postgres_graph import PostgresGraph
 from pipeline.adapters.postgres_hydrate import PostgresChunks
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_snapshot import PostgresSnapshots
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, GenerationChanged, InconsistentGeneration, NotFound, SapwoodError
+from pipeline.graphs.knowledge import KnowledgeTools
+from pipeline.retrieval.providers import StoreProvider
 from pipeline.retrieval.results import ResultCache
 from pipeline.retrieval.snapshot import Snapshot
 from pipeline.retrieval.snapshots import open_snapshots
@@ -53,6 +56,11 @@ class World:
     async def ask_twin(self, pinned: PinnedRows | None = None, **fields: Any) -> QueryResult:
         request = QueryRequest.model_validate(question(self.rows) | fields)
         return await self.twin.run(pinned or self.pinned, request, Deadline.after(LONG))
+
+    def in_store(self, store: str) -> PinnedRows:
+        """The generation, its graph said to lie in this store."""
+        update = {"graph_store": store, "graph_id": f"{1:032x}-1"}
+        return replace(self.pinned, manifest=self.pinned.manifest.model_copy(update=update))
 
 
 def question(rows: Rows) -> dict[str, Any]:
@@ -97,7 +105,14 @@ async def opened(url: str, exact_rows: int = 20_000) -> AsyncGenerator[World, No
         dense = PgvectorDense(pool, exact_rows)
         yield World(
             pool,
-            QueryStage(snapshots, dense, PostgresChunks(pool), no_embedder, ResultCache()),
+            QueryStage(
+                snapshots,
+                dense,
+                PostgresChunks(pool),
+                no_embedder,
+                ResultCache(),
+                [StoreProvider("elsewhere", PostgresGraph(pool, snapshots), dense)],
+            ),
             dense,
             QueryStage(memory, dense, memory, no_embedder, ResultCache()),
             pinned,
@@ -131,6 +146,25 @@ async def test_every_strategy_answers_as_it_does_in_memory(database: str) -> Non
                     assert real.complete
                     assert shown(real), case
                     assert shown(real) == shown(twin), case
+
+
+async def test_a_store_of_graphs_and_live_triples_answer_beside_it(database: str) -> None:
+    """The walk asked of a graph store equals that of the snapshot, and triples stand among chunks, here as in memory."""
+    tools = KnowledgeTools()
+    tools.kg_add_triple("Entity 3", "knows", "Entity 7")
+    async with opened(database) as world:
+        there = world.in_store("elsewhere")
+        for strategy in (Strategy.GRAPH, Strategy.HYBRID):
+            for extra in ({}, {"filters": {"tier": 3}}, {"neighbors": 1}):
+                case = {"strategy": strategy, "ranking": "walk", **extra}
+                one = await world.ask(there, **case)
+                other = await world.ask(there, **case, fence=("in-memory",))
+                assert {hit.graph_source for hit in one.hits if "graph" in hit.streams} == {"elsewhere"}
+                assert shown(one) == shown(other), case
+            live = {"strategy": strategy, "fence": ("knowledge-tools",), "neighbors": 1, "top_k": 50}
+            real, twin = await world.ask(**live), await world.ask_twin(**live)
+            assert "Entity 3 knows Entity 7" in [hit.text for hit in real.hits]
+            assert shown(real) == shown(twin)
 
 
 async def test_cosines_are_exact_but_for_half_precision(database: str) -> None:

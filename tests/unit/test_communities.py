@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 
 from pipeline.deadline import Deadline
 from pipeline.errors import ModelError, SapwoodError
-from pipeline.ingest.communities import Graph, Ints, Partition, described, detect, recall
+from pipeline.graphs.parts import Clusters
+from pipeline.ingest.communities import Graph, Ints, Partition, described, detect, partition, recall
 from pipeline.ingest.summaries import Topic, summarised
+from pipeline.testing import communities_contract
+from pipeline.testing.communities_contract import CommunitiesContract, Find
+from pipeline.testing.partitions import adjusted_rand, modularity
 
 Edge = tuple[int, int, int]
 
@@ -30,6 +34,17 @@ def found(nodes: Iterable[int], edges: Iterable[Edge], limit: int = 50) -> Parti
 
 def groups(partition: Partition) -> set[frozenset[int]]:
     return {frozenset(c.members) for c in partition.communities}
+
+
+class TestEmbedded(CommunitiesContract):
+    """The contract, by the implementation that needs no server."""
+
+    @pytest.fixture
+    def find(self) -> Find:
+        async def find(nodes: Sequence[int], edges: Sequence[communities_contract.Edge]) -> Partition:
+            return found(nodes, [(s, t, e) for s, t, _, e in edges])
+
+        return find
 
 
 PAIR = [(1, 2, 1), (1, 2, 1)]
@@ -107,6 +122,55 @@ def test_an_unchanged_community_keeps_its_id_when_another_changes() -> None:
     after = found(range(7), [*TRIANGLE, (4, 5, 1), (5, 6, 1)])
     same = {c.community_id for c in before.communities} & {c.community_id for c in after.communities}
     assert len(same) == 2  # the triangle and the lone 0
+
+
+PATHS = st.dictionaries(st.integers(0, 12), st.lists(st.integers(0, 2), min_size=3, max_size=3).map(tuple))
+
+
+@given(PATHS)
+def test_any_clustering_becomes_nested_communities(paths: dict[int, tuple[int, ...]]) -> None:
+    """Even one whose levels are not nested; who is in none is alone, and together are those whose paths are equal."""
+    nodes = range(15)
+    made = partition(np.array(nodes), Clusters(paths, 0.5))
+    communities_contract.check(made, nodes)
+    assert made.modularity == 0.5
+    for one, two in itertools.combinations(nodes, 2):
+        together = paths.get(one, one) == paths.get(two, two)
+        assert (made.paths[one] == made.paths[two]) == together
+
+
+@given(GRAPHS, st.integers(2, 6))
+def test_the_embedded_clusters_become_the_embedded_communities(edges: list[Edge], limit: int) -> None:
+    """Read back from its paths, whatever numbers these are, a partition is itself."""
+    first = found(range(15), edges, limit)
+    ends = {end for s, t, _ in edges if s != t for end in (s, t)}
+    paths = {node: path for node, path in enumerate(first.paths) if node in ends}
+    again = partition(first.entities, Clusters(paths, first.modularity or 0.0))
+    assert (again.paths, again.communities, again.modularity) == (first.paths, first.communities, first.modularity)
+
+
+def test_levels_that_are_not_nested_become_nested() -> None:
+    """2 changes sides between the levels; a level that divides nothing is none."""
+    made = partition(np.arange(6), Clusters({0: (7, 3, 0), 1: (7, 3, 0), 2: (7, 3, 1), 3: (8, 4, 1), 4: (8, 4, 1)}))
+    assert groups(made) == {frozenset({0, 1, 2}), frozenset({0, 1}), frozenset({2}), frozenset({3, 4}), frozenset({5})}
+    assert [len(path) for path in made.paths] == [2, 2, 2, 1, 1, 1]
+
+
+@given(GRAPHS)
+def test_the_modularity_of_a_partition_is_what_the_library_says(edges: list[Edge]) -> None:
+    first = found(range(15), edges)
+    measured = modularity(first.entities, array(edges), [path[0] for path in first.paths])
+    assert measured == pytest.approx(first.modularity, abs=1e-9)
+
+
+def test_how_far_partitions_agree() -> None:
+    """Equal ones whatever their labels, a known value between, and nothing to compare."""
+    assert adjusted_rand([1, 1, 2, 2], ["b", "b", "a", "a"]) == 1.0
+    assert adjusted_rand([0, 0, 1, 1], [0, 0, 1, 2]) == pytest.approx(4 / 7)
+    assert adjusted_rand([0, 0, 1, 1], [0, 1, 0, 1]) == pytest.approx(-0.5)
+    assert adjusted_rand([], []) == adjusted_rand([1], [2]) == adjusted_rand([1, 2], [3, 4]) == 1.0
+    with pytest.raises(ValueError, match="same things"):
+        adjusted_rand([1], [1, 2])
 
 
 @given(GRAPHS, st.sets(st.integers(0, 20)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.retrieval.fuse import Fused, dedup, fuse
+from pipeline.retrieval.fuse import fuse
 from schemas.query import Leg
 
 Stream = list[tuple[int, float]]
@@ -51,8 +51,3 @@ def test_weights_scale_and_a_stream_without_weight_does_not_count() -> None:
 def test_no_streams_no_hits_and_a_limit_cuts() -> None:
     assert fuse({}, 60, {}) == []
     assert [hit.chunk_id for hit in fuse({Leg.DENSE: [(4, 1.0), (3, 1.0)]}, 60, {}, limit=1)] == [4]
-
-
-def test_dedup_keeps_the_first_of_equal_texts_and_all_without_a_hash() -> None:
-    hits = [Fused(chunk, 1.0 / chunk, {Leg.DENSE: chunk}) for chunk in (1, 2, 3, 4, 5)]
-    assert [hit.chunk_id for hit in dedup(hits, {1: b"a", 2: b"b", 3: b"a"})] == [1, 2, 4, 5]

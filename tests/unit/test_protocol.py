@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import FencedOut, StoreUnavailable
-from pipeline.protocol import Facts, Verdict, backoff, farewell, first_error, judge, last_words
+from pipeline.protocol import Facts, Verdict, backoff, farewell, first_error, judge, last_words, storable
 from schemas.events import Cancelled, Expired, Failed, Progress, Unchanged
 from schemas.runs import RunState
 
@@ -66,3 +66,8 @@ def test_a_group_is_explained_by_its_first_final_error() -> None:
     final = FencedOut()
     group = BaseExceptionGroup("", [StoreUnavailable(), BaseExceptionGroup("", [final, ValueError()])])
     assert first_error(group) is final
+
+
+def test_what_a_run_says_of_itself_can_be_stored() -> None:
+    """NUL and lone surrogates, as an error about a strange file may hold, do not keep a run from being closed."""
+    assert storable("a\0b \udc80 \U0001f600 ok") == "ab ? \U0001f600 ok"

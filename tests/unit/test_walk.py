@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.errors import InconsistentGeneration, InvalidRequest
 from pipeline.retrieval.rows import ChunkRows, Delta, EntityRows, MentionRows, RelationRows
 from pipeline.retrieval.snapshot import Snapshot
-from pipeline.retrieval.walk import Limits, WalkResult, walk
+from pipeline.retrieval.walk import FAN, MAX_SEEDS, STEP_EDGES, Bounds, Limits, WalkResult, walk
 from schemas.settings import GraphSearchSettings
 
 A, B, C, D, HUB = 1, 2, 3, 4, 9
@@ -195,13 +192,68 @@ def test_a_community_adds_at_most_ten_chunks() -> None:
     assert list(candidates(snapshot, {1: 1.0}, limits(communities=True))) == list(range(10, 20))
 
 
-def test_a_hub_is_read_only_as_far_as_the_budget_goes() -> None:
-    """A hub of 5,000 edges with a budget of 100 is cut short, and says so."""
-    hub = graph({1: [HUB], 2: [10], 3: [5000]}, [(HUB, entity) for entity in range(10, 5010)])
-    result = found(hub, {1: 1.0}, Limits(max_hops=2, window=0, cap=1000, top_k=30, edge_budget=100))
+def test_a_hub_is_read_only_as_far_as_its_list_goes() -> None:
+    """A hub of 5,000 neighbours is cut short, and says so; those with most relations come first, then the lowest numbers."""
+    spokes = [(HUB, entity) for entity in range(10, 5010)]
+    hub = graph({1: [HUB], 2: [10], 3: [4000], 4: [4001]}, [*spokes, (4000, HUB)])
+    result = found(hub, {1: 1.0}, limits(cap=1000))
     assert result.cut_short == 1
-    assert result.resolved_entities == 101
-    assert hub.chunk_ids[result.rows].tolist() == [2]
+    assert result.resolved_entities == 1 + FAN
+    assert hub.chunk_ids[result.rows].tolist() == [2, 3]
+
+
+def test_a_step_reads_whole_lists_until_one_does_not_fit() -> None:
+    """The lists of B and C fit exactly; one neighbour more of C, and it is left out with all that would come after it."""
+    edges = [(A, B), (A, B), (A, C), (A, D), (B, 10), (B, 11), (C, 20), (D, 30)]
+    mentions = {1: [A], 10: [10], 20: [20], 30: [30]}
+    # The lists hold A too: A has 3 entries, B 3, C 2, D 2.
+    exact = replace(limits(), bounds=Bounds(fan=4, step_edges=7))
+    assert found(graph(mentions, edges), {1: 1.0}, exact).cut_short == 0
+    less = replace(exact, bounds=Bounds(fan=4, step_edges=5))
+    result = found(graph(mentions, edges), {1: 1.0}, less)
+    assert (result.cut_short, result.resolved_entities) == (1, 7)
+    result = found(graph(mentions, [*edges, (C, 21)]), {1: 1.0}, less)
+    assert (result.cut_short, result.resolved_entities) == (1, 6)
+    assert result.rows.tolist() == [1]
+
+
+def test_only_the_strongest_entities_are_walked_from() -> None:
+    """Of more seed entities than are walked from the weakest stay behind, of equally strong ones those of high number."""
+    most = range(10, 10 + MAX_SEEDS)
+    crowd = graph({1: [*most, 500], 2: [501], 20: [500], 21: [501], 22: [10 + MAX_SEEDS - 1], 23: [10 + MAX_SEEDS - 2]})
+    assert candidates(crowd, {1: 0.5, 2: 0.75}, limits()) == {21: 0.75, 23: 0.5}
+    assert found(crowd, {1: 0.5, 2: 0.75}, limits()).resolved_entities == MAX_SEEDS
+
+
+def test_lists_of_chunks_are_read_whole_and_best_first() -> None:
+    """An entity's list holds its first chunks; the one that does not fit any more ends the reading."""
+    edges = [(A, B), (A, B), (A, C)]
+    snapshot = graph({1: [A], 2: [A], 3: [A], 4: [A], 5: [B], 6: [B], 7: [C]}, edges)
+    bounds = Bounds(fan=9, entity_chunks=3, chunk_links=5, community_links=3)
+    result = found(snapshot, {1: 1.0}, replace(limits(), bounds=bounds))
+    assert snapshot.chunk_ids[result.rows].tolist() == [2, 3, 5, 6]
+    tight = replace(bounds, chunk_links=4)
+    result = found(snapshot, {1: 1.0}, replace(limits(), bounds=tight))
+    assert snapshot.chunk_ids[result.rows].tolist() == [2, 3]
+    assert result.resolved_entities == 3
+
+
+def test_communities_look_at_the_first_members_and_at_lists_that_fit() -> None:
+    """Members by number; of three members with two chunks each, bounds of two members or of four links read two."""
+    mentions = {1: [9], 10: [A], 11: [A, B], 12: [B], 13: [C], 14: [C]}
+    snapshot = graph(mentions, communities={9: 0, A: 0, B: 0, C: 0})
+    for bounds in (Bounds(members=2), Bounds(fan=4, entity_chunks=4, community_links=5)):
+        asked = replace(limits(hops=0, communities=True), bounds=bounds)
+        assert set(candidates(snapshot, {1: 1.0}, asked)) == {10, 11, 12}
+    one = replace(limits(hops=0, communities=True), bounds=Bounds(members=2, community_chunks=1))
+    assert candidates(snapshot, {1: 1.0}, one) == {11: 0.5}
+
+
+def test_the_bounds_leave_room_for_a_whole_list() -> None:
+    assert Bounds().fan <= STEP_EDGES
+    for change in ({"fan": 2_000}, {"chunk_links": 999}, {"community_links": 999}):
+        with pytest.raises(InvalidRequest, match="room for one whole list"):
+            Bounds(**change)
 
 
 def test_a_filter_restricts_results_but_not_the_way() -> None:
@@ -249,104 +301,3 @@ def test_a_change_without_rows_shares_the_arrays() -> None:
     assert later.generation == 2
     assert later.chunks is snapshot.chunks
     assert later.keyword is snapshot.keyword
-
-
-MENTIONS = st.dictionaries(st.integers(0, 12), st.lists(st.integers(0, 6), max_size=3), min_size=1, max_size=12)
-EDGES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=10)
-SEEDS = st.dictionaries(st.integers(0, 12), st.sampled_from([-0.5, 0.2, 0.5, 1.0]), max_size=3)
-BOUNDS = st.builds(
-    Limits,
-    max_hops=st.integers(0, 3),
-    window=st.integers(0, 2),
-    cap=st.integers(1, 4),
-    top_k=st.integers(1, 8),
-    communities=st.booleans(),
-)
-
-
-@given(MENTIONS, EDGES, SEEDS, BOUNDS, st.none() | st.sets(st.integers(0, 12)))
-def test_the_best_rows_are_those_of_plain_python(
-    mentions: dict[int, list[int]],
-    edges: list[tuple[int, int]],
-    seeds: dict[int, float],
-    bounds: Limits,
-    some: set[int] | None,
-) -> None:
-    """All that could be among the first `top_k` is there with its score, with filters, windows and communities."""
-    places = {chunk: (f"d{chunk // 4}", chunk) for chunk in mentions}
-    edges = [edge for edge in edges if all(any(end in named for named in mentions.values()) for end in edge)]
-    communities = {entity: entity % 2 for entity in range(6)}
-    snapshot = graph(mentions, edges, places, communities)
-    seeds = {chunk: score for chunk, score in seeds.items() if chunk in mentions}
-    allowed = None if some is None else snapshot.mask(ints(some))
-    pairs = list(zip(snapshot.rows(seeds).tolist(), seeds.values(), strict=True))
-    result = walk(snapshot, pairs, bounds, allowed)
-    scores = expected(mentions, edges, seeds, bounds)
-    scores = {chunk: score for chunk, score in scores.items() if some is None or chunk in some}
-    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    least = ranked[bounds.top_k - 1][1] if len(ranked) >= bounds.top_k else -np.inf
-    best = [(chunk, score) for chunk, score in ranked if score >= least]
-    assert list(zip(snapshot.chunk_ids[result.rows].tolist(), result.scores.tolist(), strict=True)) == best
-
-
-def expected(
-    mentions: dict[int, list[int]], edges: list[tuple[int, int]], seeds: dict[int, float], bounds: Limits
-) -> dict[int, float]:
-    """The score of every chunk, for graphs too small for a community to have more chunks than it may add."""
-    strengths: dict[int, float] = {}
-    for chunk, score in seeds.items():
-        for entity in mentions[chunk]:
-            strengths[entity] = max(score, strengths.get(entity, -np.inf))
-    best = dict(strengths)
-    for entity, strength in strengths.items():
-        for other, distance in reached(edges, entity, bounds).items():
-            best[other] = max(best.get(other, -np.inf), strength / (1 + distance))
-    others = [chunk for chunk in mentions if chunk not in seeds]
-    own = {c: max(best[e] for e in mentions[c] if e in best) for c in others if any(e in best for e in mentions[c])}
-    scores = dict(own)
-    for chunk in others:
-        near = [(c, places_apart(mentions, chunk, c)) for c in own if c != chunk]
-        shared = [own[c] / (1 + apart) for c, apart in near if apart is not None and apart <= bounds.window]
-        if shared:
-            scores[chunk] = max(scores.get(chunk, -np.inf), *shared)
-    return with_communities(mentions, seeds, strengths, scores, bounds) if bounds.communities else scores
-
-
-def reached(edges: list[tuple[int, int]], seed: int, bounds: Limits) -> dict[int, int]:
-    """Breadth first by shortest paths, cut to the cap: nearest, most paths, lowest number."""
-    found, paths, frontier = {seed: 0}, Counter({seed: 1}), {seed}
-    for distance in range(1, bounds.max_hops + 1):
-        ways = Counter[int]()
-        for one, two in edges:
-            for source, target in ((one, two), (two, one)):
-                if source != target and source in frontier and target not in found:
-                    ways[target] += paths[source]
-        free = max(bounds.cap - (len(found) - 1), 0)
-        kept = sorted(ways.items(), key=lambda item: (-item[1], item[0]))[:free]
-        frontier = {entity for entity, _ in kept}
-        paths.update(dict(kept))
-        found |= dict.fromkeys(frontier, distance)
-    return found
-
-
-def places_apart(mentions: dict[int, list[int]], one: int, two: int) -> int | None:
-    document = sorted(chunk for chunk in mentions if chunk // 4 == one // 4)
-    return abs(document.index(one) - document.index(two)) if two in document else None
-
-
-def with_communities(
-    mentions: dict[int, list[int]],
-    seeds: dict[int, float],
-    strengths: dict[int, float],
-    scores: dict[int, float],
-    bounds: Limits,
-) -> dict[int, float]:
-    scores = dict(scores)
-    for entity, strength in strengths.items():
-        if entity == 6:
-            continue
-        others = ((c, named) for c, named in mentions.items() if c not in seeds)
-        scored = [c for c, named in others if any(e < 6 and e % 2 == entity % 2 for e in named)]
-        for chunk in scored:
-            scores[chunk] = max(scores.get(chunk, -np.inf), strength / (2.0 + bounds.max_hops))
-    return scores

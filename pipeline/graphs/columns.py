@@ -1,0 +1,51 @@
+"""Names that a property graph keeps for itself beside the extracted properties of entities and relations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pipeline.errors import InvalidRequest
+from pipeline.graphs.parts import check_keys
+from schemas.graph import Entity, Relation
+
+ENTITY_COLUMNS = frozenset(
+    {
+        "graph_id",
+        "no",
+        "entity_id",
+        "type",
+        "key",
+        "name",
+        "description",
+        "mentions",
+        "chunks",
+        "fan",
+        "degree",
+        "links",
+    }
+    | {"communityPath", "communityId"}
+)
+RELATION_COLUMNS = frozenset({"graph_id", "type", "weight", "evidence"})
+
+
+def check_columns(entities: Iterable[Entity], relations: Iterable[Relation]) -> None:
+    """Refuse properties that would change which graph a row belongs to or what it says about itself, and those no store holds.
+
+    Raises:
+        InvalidRequest: an entity or relation carries such a one; the message names both.
+    """
+    for entity in entities:
+        _check(f"node {entity.name!r}", entity.properties, ENTITY_COLUMNS)
+    for relation in relations:
+        _check(f"relationship {relation.type!r}", relation.properties, RELATION_COLUMNS)
+
+
+def _check(what: str, properties: Mapping[str, object], columns: frozenset[str]) -> None:
+    check_keys(what, properties)
+    for key, value in properties.items():
+        if key in columns:
+            raise InvalidRequest(f"{what} contains reserved key {key!r}")
+        if not key or not isinstance(value, str | int | float):
+            raise InvalidRequest(f"{what} contains {key!r}, which is no text, number or truth value by a name")
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise InvalidRequest(f"{what} contains {key!r}, a whole number of more than 64 bits")
