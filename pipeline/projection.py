@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
+import anyio
+
 from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, InconsistentGeneration
 from pipeline.generations.rows import DocumentRows
@@ -25,6 +27,9 @@ CALL = 60.0
 
 LONG = 3600.0
 """Seconds that a store may take for a whole graph."""
+
+REPORT_SECONDS = 1.0
+"""How often a long copy says how far it is, at most."""
 
 Report = Callable[[int, int], Awaitable[None]]
 """Tells of progress: rows done, of how many."""
@@ -148,11 +153,13 @@ class Projection:
         graph = await self._ref(lease.corpus_id, number)
         total = await self._rows.size(lease.corpus_id, number, _call())
         await store.open(graph, lease.fence, _call())
-        sent = GraphTotals()
+        sent, told = GraphTotals(), anyio.current_time()
         async for part in self._rows.parts(lease.corpus_id, number, _call):
             await store.write(graph, lease.fence, part, _call())
             sent = _with(sent, part)
-            await report(min(sent.chunks + sent.entities + sent.relations, total), total)
+            if anyio.current_time() > told + REPORT_SECONDS:
+                told = anyio.current_time()
+                await report(min(sent.chunks + sent.entities + sent.relations, total), total)
         held = await store.seal(graph, lease.fence, Deadline.after(LONG))
         if _rows_of(held) != _rows_of(sent):
             raise InconsistentGeneration("the graph store does not hold the rows that it was given")

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from pipeline.deadline import Deadline
@@ -40,6 +41,10 @@ FIRST_PAUSE = 0.1
 """Seconds before the second try; each pause is twice as long as the one before."""
 
 SCHEMES = {f"{name}{security}" for name in ("bolt", "neo4j") for security in ("", "+s", "+ssc")}
+
+TURN = 200
+"""Records after which others have their turn: the driver unpacks some 20,000 in a second, and what is there already without
+a pause."""
 
 CLOSE_GRACE = 1.0
 """Seconds that saying goodbye to the server may take."""
@@ -198,7 +203,12 @@ def _work(query: str, parameters: Mapping[str, Any], seconds: float) -> _Work:
     @unit_of_work(timeout=seconds + _SERVER_SLACK)
     async def work(tx: _Runs) -> list[dict[str, Any]]:
         result = await tx.run(query, dict(parameters))
-        return [dict(record) async for record in result]
+        found: list[dict[str, Any]] = []
+        async for record in result:
+            found.append(dict(record))
+            if not len(found) % TURN:
+                await anyio.lowlevel.checkpoint()
+        return found
 
     return work
 

@@ -35,7 +35,7 @@ _SCHEMA = (
     _CYPHER["chunk_place"],
 )
 
-BATCH = 5_000
+BATCH = 2_500
 """Entities placed by one transaction."""
 
 PAGE = 1_000

@@ -17,8 +17,8 @@ from schemas.ids import CorpusId, EntityNo
 
 _SQL = load("projection")
 
-PAGE = 10_000
-"""Rows of one part."""
+PAGE = 4_000
+"""Rows of one part: a driver packs them in some 0.1 s, in which nothing else has its turn."""
 
 _BEFORE = -1
 """Less than any id."""
