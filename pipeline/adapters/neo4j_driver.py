@@ -7,6 +7,7 @@ pool, which wakes nobody when a connection that was being opened is given up.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -247,6 +248,9 @@ async def open_neo4j(config: Neo4jConfig) -> AsyncGenerator[Neo4j, None]:
         await anyio.to_thread.run_sync(import_module, "neo4j")
     except ImportError:
         raise MissingExtra("graph_storage.backend: `neo4j` needs `pip install sapwood[neo4j]`.") from None
+    logging.getLogger("neo4j").setLevel(
+        logging.CRITICAL
+    )  # its messages hold addresses; every failure is raised besides
     with translated(Deadline.never()):
         driver = _connected(config)
     try:
