@@ -7,7 +7,10 @@ SapwoodError
 │   └── GraphCapabilityError
 ├── InvalidRequest              this request cannot be served as it is
 │   ├── NotFound
-│   └── Refused                 a rule forbids it (path, address, size, archive)
+│   ├── Refused                 a rule forbids it (path, address, size, archive)
+│   ├── Unauthorized            nobody knows who asks
+│   ├── Forbidden               the key lacks the scope
+│   └── TooMany                 over a limit of rate, concurrency or queue share
 ├── Conflict                    somebody else was first
 │   ├── Duplicate
 │   ├── FencedOut
@@ -72,6 +75,26 @@ class NotFound(InvalidRequest):
 
 class Refused(InvalidRequest):
     """A safety rule forbids this; the message names the rule."""
+
+
+class Unauthorized(InvalidRequest):
+    """No valid key was given."""
+
+
+class Forbidden(InvalidRequest):
+    """The key does not allow this."""
+
+
+class TooMany(InvalidRequest):
+    """A limit of this tenant is reached.
+
+    Attributes:
+        retry_after: seconds after which another try may succeed.
+    """
+
+    def __init__(self, message: str | None = None, retry_after: float = 1.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
 
 
 class Conflict(SapwoodError):

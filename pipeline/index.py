@@ -8,7 +8,8 @@ FOLLOW is for corpora that use a store outside of PostgreSQL.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Any
 
@@ -60,9 +61,21 @@ class Step(IntEnum):
 
 
 class Indexer:
-    """The handlers of index runs and their batches. One instance serves all corpora of a process."""
+    """The handlers of index runs and their batches. One instance serves all corpora of a process.
 
-    def __init__(self, building: Building, batch: BatchPipeline, projection: Projection) -> None:
+    `around` is opened around each step, by its name; `paid` is told what each batch counted, be it written or not.
+    """
+
+    def __init__(
+        self,
+        building: Building,
+        batch: BatchPipeline,
+        projection: Projection,
+        around: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        paid: Callable[[Mapping[str, int]], None] = lambda counts: None,
+    ) -> None:
+        self._around = around
+        self._paid = paid
         self._building = building
         self._batch = batch
         self._projection = projection
@@ -78,7 +91,9 @@ class Indexer:
         """Go on with an index run from its step to its end, or to where its batches have to be done first."""
         payload = IndexPayload.model_validate(work.lease.payload)
         while not work.done:
-            await self._steps[Step(work.lease.step)](work, payload)
+            step = Step(work.lease.step)
+            with self._around(step.name.lower()):
+                await self._steps[step](work, payload)
 
     async def batch(self, work: Work) -> None:
         """Index some documents."""
@@ -87,6 +102,7 @@ class Indexer:
         ids = [item.document_id for item in payload.items]
         known = await self._building.corpora.known_some(lease.corpus_id, ids, _within(work))
         result = await self._batch.run(lease.corpus_id, payload, known, work.deadline)
+        self._paid(result.telemetry)
         number, rows, settings = payload.generation, self._building, payload.settings
         await self._projection.write_vectors(lease, settings, payload.collection, result.documents, number)
         collection = payload.collection if settings.dense_storage.backend == "pgvector" else None
@@ -145,7 +161,10 @@ class Indexer:
             },
         )
         settings = payload.settings.model_dump(mode="json")
-        units = [batch_payload(payload.corpus, number, collection, settings, items) for items in batches(todo.to_do)]
+        units = [
+            batch_payload(payload.corpus, number, collection, settings, items, payload.traceparent)
+            for items in batches(todo.to_do)
+        ]
         tx.event(
             Planned(
                 generation=number,

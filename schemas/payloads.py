@@ -15,7 +15,8 @@ from schemas.settings import CorpusSettings
 class IndexPayload(Wire):
     """An index run: the sources to mirror (None: the remembered ones) and the settings of the corpus when it was asked for.
 
-    `actor` and `reason` let a sparse generation pass the gate; both or neither.
+    `actor` and `reason` let a sparse generation pass the gate; both or neither. `traceparent` is the W3C trace context of who
+    asked, here and below; empty if nothing was traced.
     """
 
     corpus: str
@@ -23,6 +24,7 @@ class IndexPayload(Wire):
     settings: CorpusSettings = CorpusSettings()
     actor: str = ""
     reason: str = ""
+    traceparent: str = ""
 
 
 class BatchPayload(Wire):
@@ -33,6 +35,7 @@ class BatchPayload(Wire):
     collection: str
     settings: CorpusSettings
     items: tuple[Item, ...] = Field(max_length=1000)
+    traceparent: str = ""
 
 
 class QueryPayload(Wire):
@@ -41,10 +44,16 @@ class QueryPayload(Wire):
     tenant: str
     corpus: str
     request: QueryRequest
+    traceparent: str = ""
 
 
 def batch_payload(
-    corpus: str, generation: int, collection: str, settings: dict[str, Any], items: tuple[Item, ...]
+    corpus: str,
+    generation: int,
+    collection: str,
+    settings: dict[str, Any],
+    items: tuple[Item, ...],
+    traceparent: str = "",
 ) -> dict[str, Any]:
     """Return the JSON of a BatchPayload; validating what was just made would only cost time."""
     sources = {source: asdict(source) for source in {item.source for item in items}}
@@ -53,6 +62,7 @@ def batch_payload(
         "generation": generation,
         "collection": collection,
         "settings": settings,
+        "traceparent": traceparent,
         "items": [
             {
                 "document_id": item.document_id,

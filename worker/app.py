@@ -19,14 +19,16 @@ from pipeline.events import subscribe, subscribe_corpus
 from pipeline.graphs.export import graph_lines
 from pipeline.graphs.parts import GraphRef
 from pipeline.ingest.sources import make_source
+from pipeline.retrieval.stage import Emit
 from schemas.corpora import Corpus, CorpusSummary
-from schemas.documents import DocumentOutcome, Source
+from schemas.documents import DocumentOutcome, Outcome, Source
 from schemas.events import Event
 from schemas.ids import CorpusId, RunId
 from schemas.payloads import IndexPayload, QueryPayload
 from schemas.query import QueryRequest, QueryResult
 from schemas.runs import RunInfo, RunKind, RunState
 from schemas.settings import CorpusSettings
+from worker import tracing
 from worker.compose import Services, open_services
 from worker.maintenance import keep_pins, look_after
 from worker.process import lanes, run_inline
@@ -69,6 +71,11 @@ class Sapwood:
         except NotFound:
             return CorpusSettings()
 
+    async def set_settings(self, name: str, settings: CorpusSettings) -> Corpus:
+        """Replace the settings of a corpus; a run that is under way keeps those it started with. Raises NotFound."""
+        await self.corpus(name)
+        return await self.create_corpus(name, settings)
+
     async def delete_corpus(self, name: str) -> None:
         """Delete a corpus with everything that came from it; a run that is under way finds itself fenced out.
 
@@ -107,48 +114,59 @@ class Sapwood:
         self.services.projection.check(found.settings)
         self.services.models.embedding(found.settings.embedding)
         await self.services.models.extractor(found.settings)
-        payload = IndexPayload(
-            corpus=corpus,
-            sources=tuple(made) or None,
-            settings=found.settings,
-            actor=actor,
-            reason=override_reason,
-        )
-        values = payload.model_dump(mode="json")
-        return await self.services.runs.submit(found.corpus_id, RunKind.INDEX, values, key=key)
+        with tracing.enqueueing(RunKind.INDEX) as traceparent:
+            payload = IndexPayload(
+                corpus=corpus,
+                sources=tuple(made) or None,
+                settings=found.settings,
+                actor=actor,
+                reason=override_reason,
+                traceparent=traceparent,
+            )
+            values = payload.model_dump(mode="json")
+            return await self.services.runs.submit(found.corpus_id, RunKind.INDEX, values, key=key)
 
     async def work(self, run_id: str) -> RunInfo:
-        """Work on a run in this process until it has ended, beside whatever workers there are."""
+        """Work on a run in this process until it has ended, beside whatever workers there are. Raises NotFound."""
+        await self.info(run_id)
         info = await run_inline(self.services.parts(), RunId(run_id), lanes())
         if info.kind is RunKind.INDEX and info.state is RunState.COMPLETED:
             await self._collect(info.corpus_id)
         return info
 
-    async def query(self, corpus: str, request: QueryRequest) -> QueryResult:
-        """Answer a question here and now, by its deadline."""
+    async def query(self, corpus: str, request: QueryRequest, emit: Emit | None = None) -> QueryResult:
+        """Answer a question here and now, by its deadline; `emit` gets what happens on the way, and is waited for."""
         deadline = Deadline.after(request.deadline)
-        return await self.services.answerer.ask(self.tenant, corpus, request, deadline)
+        with tracing.span("sapwood.ask"), self.services.vitals.metrics.by(deadline, RunKind.QUERY):
+            return await self.services.answerer.ask(self.tenant, corpus, request, deadline, emit)
 
     async def enqueue_query(self, corpus: str, request: QueryRequest, *, key: str | None = None) -> RunInfo:
         """Enqueue a question for the workers; its deadline counts from now."""
         found = await self.corpus(corpus)
-        payload = QueryPayload(tenant=self.tenant, corpus=corpus, request=request).model_dump(mode="json")
-        return await self.services.runs.submit(
-            found.corpus_id, RunKind.QUERY, payload, seconds=request.deadline, key=key
-        )
+        with tracing.enqueueing(RunKind.QUERY) as traceparent:
+            payload = QueryPayload(tenant=self.tenant, corpus=corpus, request=request, traceparent=traceparent)
+            values = payload.model_dump(mode="json")
+            return await self.services.runs.submit(
+                found.corpus_id, RunKind.QUERY, values, seconds=request.deadline, key=key
+            )
 
-    def subscribe(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Yield the events of a run after this number, each once, in order, up to its final one."""
-        return subscribe(self.services.events, self.services.stream, RunId(run_id), after)
+    async def subscribe(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run after this number, each once, in order, up to its final one. Raises NotFound."""
+        await self.info(run_id)
+        async with aclosing(subscribe(self.services.events, self.services.stream, RunId(run_id), after)) as events:
+            async for event in events:
+                yield event
 
     async def subscribe_corpus(self, corpus: str, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
         """Yield the events of all runs of a corpus with their positions, without end."""
         found = await self.corpus(corpus)
-        async for pair in subscribe_corpus(self.services.events, found.corpus_id, after):
-            yield pair
+        async with aclosing(subscribe_corpus(self.services.events, found.corpus_id, after)) as pairs:
+            async for pair in pairs:
+                yield pair
 
     async def events(self, run_id: str, after: int = 0) -> list[Event]:
-        """Return the events of a run that are there now."""
+        """Return the events of a run that are there now. Raises NotFound."""
+        await self.info(run_id)
         found: list[Event] = []
         while page := await self.services.events.read(RunId(run_id), after, EVENT_PAGE):
             found += page
@@ -166,18 +184,43 @@ class Sapwood:
 
     async def info(self, run_id: str) -> RunInfo:
         """Return a run. Raises NotFound."""
-        return await self.services.runs.info(RunId(run_id))
+        return await self.services.runs.info_of(self.tenant, RunId(run_id))
+
+    async def runs(self, corpus: str, limit: int = 100) -> list[RunInfo]:
+        """Return the runs of a corpus, newest first."""
+        return await self.services.runs.list((await self.corpus(corpus)).corpus_id, limit)
+
+    async def open_runs(self, limit: int) -> int:
+        """Return how many runs have not ended; counted up to the limit."""
+        return await self.services.runs.open_runs(self.tenant, limit)
+
+    async def request_cancel(self, run_id: str, reason: str = "") -> RunInfo:
+        """Ask a run to stop and return at once; its final event says when it has. One that has ended stays as it is."""
+        await self.info(run_id)
+        await self.services.runs.cancel(RunId(run_id), reason)
+        return await self.info(run_id)
 
     async def cancel(self, run_id: str, reason: str = "") -> RunInfo:
         """Cancel a run and wait until it has ended."""
-        await self.services.runs.cancel(RunId(run_id), reason)
+        await self.request_cancel(run_id, reason)
         async for _ in self.subscribe(run_id):
             pass
         return await self.info(run_id)
 
     async def accounting(self, run_id: str, limit: int = 1000) -> tuple[dict[str, int], list[DocumentOutcome]]:
         """Return the counts of a run's outcomes, and the documents that were not simply indexed or unchanged."""
+        await self.info(run_id)
         return await self.services.corpora.accounting(RunId(run_id), limit, _soon())
+
+    async def outcomes(
+        self, run_id: str, after: str = "", outcome: Outcome | None = None, limit: int = 1000
+    ) -> list[DocumentOutcome]:
+        """Return a page of a run's documents after this id, with their outcomes.
+
+        Those that the plan found unchanged are in the counts of `accounting` alone.
+        """
+        await self.info(run_id)
+        return await self.services.corpora.outcomes(RunId(run_id), after, outcome, limit, _soon())
 
     async def index_summary(self, run: RunInfo) -> dict[str, Any]:
         """Return what an index run achieved: its final event, shortened."""

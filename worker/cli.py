@@ -24,6 +24,9 @@ from worker import operations, show
 from worker.app import Sapwood, open_sapwood
 from worker.changes import apply_changes
 from worker.embedded_commands import register
+from worker.gateway.command import gateway
+from worker.health import verdict
+from worker.key_commands import register as register_keys
 from worker.settings import load
 
 app = typer.Typer(
@@ -68,6 +71,10 @@ def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
             return await action(sapwood)
 
     raise typer.Exit(guarded(lambda: anyio.run(main)))
+
+
+register_keys(app, run)
+app.command()(gateway)
 
 
 def guarded(action: Callable[[], int]) -> int:
@@ -333,6 +340,26 @@ def worker() -> None:
     Example: `sapwood worker &` then `sapwood index handbook examples/handbook --detach`
     """
     raise typer.Exit(guarded(operations.run_worker_process))
+
+
+@app.command()
+def health(
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Also fail where the database has not answered lately.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Tell whether the worker of this home lives: exit 0 if so, else 1.
+
+    Probes run `python -m worker.health`, which is the same and loads faster.
+    """
+
+    def action() -> int:
+        well, line = verdict(load().pulse_file, ready=ready)
+        show.done(line, {"ok": well, "detail": line}, json)
+        return Exit.DONE if well else Exit.FAILED
+
+    raise typer.Exit(guarded(action))
 
 
 def main() -> None:

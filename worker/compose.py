@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,7 @@ from pipeline.adapters.hash_embedder import HashEmbedder
 from pipeline.adapters.neo4j_communities import GdsLeiden
 from pipeline.adapters.neo4j_driver import Neo4jConfig, open_neo4j
 from pipeline.adapters.neo4j_graph import Neo4jGraph
+from pipeline.adapters.neo4j_inspection import Neo4jInspector
 from pipeline.adapters.neo4j_reader import Neo4jReader
 from pipeline.adapters.pgvector_dense import PgvectorDense
 from pipeline.adapters.postgres_cache import PostgresCache
@@ -37,6 +38,9 @@ from pipeline.adapters.postgres_gc import PostgresCollector
 from pipeline.adapters.postgres_generations import PostgresGenerations
 from pipeline.adapters.postgres_graph import PostgresGraph
 from pipeline.adapters.postgres_hydrate import PostgresChunks
+from pipeline.adapters.postgres_inspection import PostgresEvidence, PostgresInspector
+from pipeline.adapters.postgres_keys import PostgresKeys
+from pipeline.adapters.postgres_metrics import PostgresStanding
 from pipeline.adapters.postgres_pins import PostgresPins
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_projection import PostgresProjection
@@ -52,6 +56,7 @@ from pipeline.errors import ConfigurationError, MissingExtra
 from pipeline.events import open_herald
 from pipeline.generations.outside import Outside
 from pipeline.generations.pins import PinBoard
+from pipeline.graphs.inspection import Evidence, GraphInspector
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
 from pipeline.ingest.embed import EmbeddingProvider
@@ -69,8 +74,9 @@ from pipeline.retrieval.stage import QueryStage
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunKind
 from schemas.settings import EmbeddingSettings, ExtractionSettings
-from worker import embedded
+from worker import embedded, tracing
 from worker.maintenance import Promotions
+from worker.metrics import Gauges, Watched, watched
 from worker.models import Models
 from worker.process import Parts, Vitals
 from worker.settings import WorkerSettings
@@ -79,6 +85,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 SNAPSHOT_BYTES = 1 << 30
 """Bytes of snapshots that a process keeps."""
@@ -90,6 +98,7 @@ class OtherStores:
 
     graphs: dict[str, GraphStore] = field(default_factory=dict[str, GraphStore])
     readers: dict[str, GraphReader] = field(default_factory=dict[str, GraphReader])
+    inspectors: dict[str, GraphInspector] = field(default_factory=dict[str, GraphInspector])
     vectors: dict[str, DenseStore] = field(default_factory=dict[str, DenseStore])
     indexes: dict[str, DenseIndex] = field(default_factory=dict[str, DenseIndex])
 
@@ -100,6 +109,7 @@ class Services:
 
     pool: Pool
     corpora: PostgresCorpora
+    keys: PostgresKeys
     generations: PostgresGenerations
     collector: PostgresCollector
     records: PostgresProjection
@@ -114,11 +124,14 @@ class Services:
     snapshots: SnapshotCache
     dense: PgvectorDense
     graphs: Mapping[str, GraphReader]
+    inspectors: Mapping[str, GraphInspector]
+    evidence: Evidence
     answerer: Answerer
     indexer: Indexer
     models: Models
     promotions: Promotions
-    vitals: Vitals = field(default_factory=Vitals)
+    vitals: Vitals
+    watched: Watched
 
     def parts(self) -> Parts:
         """Return what a worker is made of."""
@@ -131,9 +144,11 @@ class Services:
 
     def graph_reader(self, store: str) -> GraphReader:
         """Return what reads graphs in this store. Raises ConfigurationError where this process was not told of it."""
-        if store not in self.graphs:
-            raise ConfigurationError(f"The graph of this generation lies in {store}: set SAPWOOD_GRAPH_NEO4J_URI.")
-        return self.graphs[store]
+        return _told(self.graphs, store)
+
+    def inspector(self, store: str) -> GraphInspector:
+        """Return what looks at graphs in this store. Raises ConfigurationError where this process was not told of it."""
+        return _told(self.inspectors, store)
 
     def export(self, corpus: CorpusId, generation: int, deadline: Deadline) -> AsyncGenerator[str, None]:
         """Yield the canonical lines of a generation."""
@@ -153,6 +168,12 @@ class Services:
         return number
 
 
+def _told(parts: Mapping[str, T], store: str) -> T:
+    if store not in parts:
+        raise ConfigurationError(f"The graph of this generation lies in {store}: set SAPWOOD_GRAPH_NEO4J_URI.")
+    return parts[store]
+
+
 async def open_stores(stack: AsyncExitStack, settings: WorkerSettings) -> OtherStores:
     """Open what the settings name; nothing is connected before it is used. A new store is one more block here.
 
@@ -170,6 +191,7 @@ async def open_stores(stack: AsyncExitStack, settings: WorkerSettings) -> OtherS
         else:
             found.graphs["neo4j"] = Neo4jGraph(sessions, GdsLeiden(sessions))
             found.readers["neo4j"] = Neo4jReader(sessions)
+            found.inspectors["neo4j"] = Neo4jInspector(sessions)
     if settings.qdrant_url is not None:
         # Loaded in a thread, and only where it is used: it takes half a second.
         await anyio.to_thread.run_sync(import_module, "pipeline.adapters.qdrant_dense")
@@ -229,8 +251,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             pool, herald, owner=owner, lease_seconds=settings.lease_seconds, max_crashes=settings.max_crashes
         )
         snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
-        client = await openai_client(stack, settings)
-        models = models_of(settings, client)
+        models = models_of(settings, await openai_client(stack, settings))
         pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
         other = await open_stores(stack, settings)
         records, corpora, promotions = PostgresProjection(pool), PostgresCorpora(pool), Promotions()
@@ -241,9 +262,11 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         preparer = await stack.enter_async_context(open_preparer())
         calls = anyio.CapacityLimiter(settings.model_concurrency)
         batch = BatchPipeline(models, preparer, Fetcher(), PostgresCache(pool), calls)
+        vitals, build = Vitals(), building(pool, corpora, collector, promotions.promoted)
         yield Services(
             pool=pool,
             corpora=corpora,
+            keys=PostgresKeys(pool),
             generations=PostgresGenerations(pool),
             collector=collector,
             records=records,
@@ -258,11 +281,20 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             snapshots=snapshots,
             dense=dense,
             graphs={"postgres": PostgresGraph(pool, snapshots), **other.readers},
-            answerer=Answerer(pins, query_stage(pool, snapshots, index, other.readers, models)),
-            indexer=Indexer(building(pool, corpora, collector, promotions.promoted), batch, projection),
+            inspectors={"postgres": PostgresInspector(pool), **other.inspectors},
+            evidence=PostgresEvidence(pool),
+            answerer=Answerer(pins, query_stage(pool, snapshots, index, other.readers, models), vitals.heard),
+            indexer=Indexer(build, batch, projection, tracing.step, vitals.metrics.paid),
             models=models,
             promotions=promotions,
+            vitals=vitals,
+            watched=watched(vitals.metrics, Gauges(PostgresStanding(pool).read, lambda: figures(snapshots))),
         )
+
+
+def figures(snapshots: SnapshotCache) -> tuple[int, int, int]:
+    """Return how many snapshots are in memory, their bytes, and how many were loaded."""
+    return len(snapshots.held), snapshots.nbytes, snapshots.loads
 
 
 def query_stage(

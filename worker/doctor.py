@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from pipeline.deadline import Deadline
-from pipeline.errors import SapwoodError
+from pipeline.errors import SapwoodError, StoreUnavailable
 from worker import embedded
 from worker.compose import verify_graph_store
 from worker.log import Redaction
@@ -30,6 +30,7 @@ EXTRAS = {"local": "wordllama", "nlp": "spacy", "neo4j": "neo4j", "qdrant": "qdr
 FREE_BYTES = 1 << 30
 SKEW_SECONDS = 2.0
 PROBE_SECONDS = 5.0
+WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +185,34 @@ async def _vector(connection: Database) -> Check:
 
 async def _migrations(connection: Database) -> Check:
     shipped = await anyio.to_thread.run_sync(_shipped)
-    applied: set[int] = set()
-    if await connection.fetchval("select to_regclass('sapwood.schema_migration') is not null"):
-        query = "select array_agg(version) from sapwood.schema_migration"
-        applied = set(cast("list[int] | None", await connection.fetchval(query)) or [])
+    applied = await _applied(connection)
     if applied - shipped:
         return Check("migrations", False, "the database is newer than this program", "Update sapwood.")
     detail = f"{len(applied)} of {len(shipped)} applied"
     return Check("migrations", applied == shipped, detail, "Run `sapwood migrate`.")
+
+
+async def _applied(connection: Database) -> set[int]:
+    if not await connection.fetchval("select to_regclass('sapwood.schema_migration') is not null"):
+        return set()
+    query = "select array_agg(version) from sapwood.schema_migration"
+    return set(cast("list[int] | None", await connection.fetchval(query)) or [])
+
+
+async def await_schema(url: str, deadline: Deadline) -> None:
+    """Return once the database has every migration of this program; it may be newer, and away for a while.
+
+    Raises:
+        StoreUnavailable: that did not come true before the deadline.
+    """
+    shipped = await anyio.to_thread.run_sync(_shipped)
+    while deadline.remaining() > 0:
+        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            async with _connection(url) as connection:
+                if await _applied(connection) >= shipped:
+                    return
+        await anyio.sleep(min(WAIT_SECONDS, max(0.0, deadline.remaining())))
+    raise StoreUnavailable("The database was not migrated in time; run `sapwood migrate`, or look at why it failed.")
 
 
 def _shipped() -> set[int]:

@@ -8,10 +8,12 @@ from typing import Annotated
 import anyio
 import typer
 
+from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError
 from worker import embedded, show
 from worker.compose import apply_migrations
-from worker.doctor import diagnose
+from worker.doctor import await_schema, diagnose
+from worker.gateway.command import serve_here
 from worker.settings import load
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -32,8 +34,16 @@ def _ended(action: Callable[[], int]) -> None:
     raise typer.Exit(code)
 
 
-def up(json: Json = False) -> None:
-    """Start the embedded PostgreSQL and Valkey of SAPWOOD_HOME; they run until `sapwood down`."""
+def up(
+    json: Json = False,
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Then serve HTTP and work on runs in this process, until SIGTERM.")
+    ] = False,
+) -> None:
+    """Start the embedded PostgreSQL and Valkey of SAPWOOD_HOME; they run until `sapwood down`.
+
+    Example: `sapwood up --gateway` then `curl http://127.0.0.1:8321/v1/corpora`
+    """
 
     def action() -> int:
         home = load().home
@@ -41,7 +51,7 @@ def up(json: Json = False) -> None:
         anyio.run(apply_migrations, endpoints.database_url)
         values = {"database_url": endpoints.database_url, "redis_url": endpoints.redis_url}
         show.done(f"running in {home}", values, json)
-        return 0
+        return serve_here(work=True, json=json) if gateway else 0
 
     _ended(action)
 
@@ -90,13 +100,25 @@ def doctor(json: Json = False) -> None:
     _ended(action)
 
 
-def migrate(json: Json = False) -> None:
-    """Bring the database's schema up to date; many processes may call it at once."""
+def migrate(
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Change nothing: wait until it is done.")
+    ] = 0.0,
+    json: Json = False,
+) -> None:
+    """Bring the database's schema up to date; many processes may call it at once.
+
+    Example, where another process migrates: `sapwood migrate --wait 300 && sapwood worker`
+    """
 
     def action() -> int:
         settings = load()
         secret = settings.database_url
         url = secret.get_secret_value() if secret else embedded.up(settings.home).database_url
+        if wait:
+            anyio.run(lambda: await_schema(url, Deadline.after(wait)))
+            show.done("up to date", {"applied": []}, json)
+            return 0
         applied = anyio.run(apply_migrations, url)
         show.done(f"applied {', '.join(applied)}" if applied else "up to date", {"applied": applied}, json)
         return 0

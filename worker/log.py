@@ -20,6 +20,7 @@ _PATTERNS = (
     (re.compile(rf"((?:{_NAMES})[\"']?\s*[=:]\s*[\"']?)(?!bearer\b)[^\s&\"',;)]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\bsk-[\w-]{8,}"), HIDDEN),
+    (re.compile(r"sw_([0-9a-f]{16})_[0-9a-f]+"), rf"sw_\1_{HIDDEN}"),  # the public part of our own keys may be seen
 )
 
 
@@ -91,7 +92,6 @@ def configure(
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for library in ("httpx", "arq"):  # a line for each request, and for each ring
         logging.getLogger(library).setLevel(logging.WARNING)
-    logging.getLogger("neo4j").setLevel(logging.ERROR)  # it warns of each retry, with the server's address
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

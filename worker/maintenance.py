@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from pipeline.errors import DeadlineExceeded, DependencyError, SapwoodError
 from pipeline.generations.pins import LEASE
 from schemas.ids import CorpusId
 from schemas.manifest import Manifest
+from worker.metrics import Metrics
 
 COLLECT_SECONDS = 2.0
 """Pause between two rounds of the garbage collector."""
@@ -79,6 +80,34 @@ class Snapshots(Protocol):
         ...
 
 
+class Reclaimed(Protocol):
+    """What one pass took away in PostgreSQL."""
+
+    @property
+    def generations(self) -> Sequence[int]:
+        """Numbers that were closed to readers."""
+        ...
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Rows by table."""
+        ...
+
+
+class Cleared(Protocol):
+    """What one pass took away in other stores."""
+
+    @property
+    def graphs(self) -> Mapping[str, int]:
+        """Graphs with their nodes."""
+        ...
+
+    @property
+    def vectors(self) -> int:
+        """Versions of vectors."""
+        ...
+
+
 class Collector(Protocol):
     """The garbage collector."""
 
@@ -86,7 +115,7 @@ class Collector(Protocol):
         """Return every corpus with the number of generations it keeps, and the days for which it keeps runs."""
         ...
 
-    async def collect(self, corpus: CorpusId, keep: int, deadline: Deadline) -> object:
+    async def collect(self, corpus: CorpusId, keep: int, deadline: Deadline) -> Reclaimed:
         """Make one pass over a corpus."""
         ...
 
@@ -99,7 +128,7 @@ class Outside(Protocol):
         """Whether there is any."""
         ...
 
-    async def collect(self, corpus: CorpusId, deadline: Deadline) -> object:
+    async def collect(self, corpus: CorpusId, deadline: Deadline) -> Cleared:
         """Make one pass over a corpus."""
         ...
 
@@ -133,7 +162,7 @@ async def look_after(promotions: Promotions, manifests: Manifests, snapshots: Sn
             _log.warning("maintenance.promoted", error=str(error))
 
 
-async def collect_garbage(collector: Collector, outside: Outside, runs: Runs) -> None:
+async def collect_garbage(collector: Collector, outside: Outside, runs: Runs, metrics: Metrics) -> None:
     """Collect what nobody can see any more, in all corpora and all stores, until cancelled.
 
     A store outside of PostgreSQL that is away holds up nothing but itself.
@@ -141,13 +170,15 @@ async def collect_garbage(collector: Collector, outside: Outside, runs: Runs) ->
 
     async def inside() -> None:
         for corpus, keep, days in await collector.corpora(Deadline.after(CALL)):
-            await collector.collect(corpus, keep, Deadline.after(CALL))
+            found = await collector.collect(corpus, keep, Deadline.after(CALL))
+            metrics.collected(len(found.generations), sum(found.rows.values()))
             await runs.expire(corpus, days, EXPIRE_LIMIT)
 
     async def beyond() -> None:
         for corpus, _, _ in await collector.corpora(Deadline.after(CALL)):
             try:
-                await outside.collect(corpus, Deadline.after(OUTSIDE_CALL))
+                found = await outside.collect(corpus, Deadline.after(OUTSIDE_CALL))
+                metrics.cleared(len(found.graphs), found.vectors)
             except SapwoodError as error:  # whatever is wrong with a store of one corpus, the others have theirs
                 _log.warning("maintenance.outside", corpus=corpus, error=str(error))
         await outside.inter(Deadline.after(OUTSIDE_CALL))

@@ -5,8 +5,10 @@ Everything here may fail and come back: a worker outlives the servers it talks t
 
 from __future__ import annotations
 
+import math
 import random
 import signal
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,13 +19,17 @@ import structlog
 from anyio.abc import TaskGroup
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError
 from pipeline.events import relay_rest
 from pipeline.ports import Doorbell, EventStream, Outbox, RunStore, UnitStore
 from pipeline.runs import Ending, Handler, Runner
 from schemas.ids import RunId
+from schemas.query import Wire
 from schemas.runs import Lease, RunInfo, RunKind
+from worker import tracing
 from worker.cancellation import bridged
+from worker.metrics import Metrics
 
 ROUND_SECONDS = (0.3, 0.5)
 """Bounds of the pause between two rounds of sweeping or looking; random, so that workers do not march in step."""
@@ -40,6 +46,7 @@ class Vitals:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.registry)
         self.loop_lag = 0.0
         self.last_round = 0.0
         self._endings = Counter(
@@ -49,16 +56,28 @@ class Vitals:
         self._late = Counter("sapwood_events_relayed_late", "Events that no herald published.", registry=self.registry)
         self._lag = Gauge("sapwood_loop_lag_seconds", "Lag of the event loop.", registry=self.registry)
         self._lag.set_function(lambda: self.loop_lag)
+        age = Gauge("sapwood_round_age_seconds", "Age of the sweeper's last round; NaN before.", registry=self.registry)
+        age.set_function(self._round_age)
 
     def ended(self, kind: RunKind, ending: Ending) -> None:
         """Count a turn."""
         self._endings.labels(kind.value, ending.value).inc()
+        tracing.ended(ending.value)
+
+    def heard(self, body: Wire) -> None:
+        """Count and draw what happens to a question: its legs, and its result."""
+        self.metrics.heard(body)
+        tracing.heard(body)
 
     def swept(self, units: int, events: int) -> None:
         """Count a round of the sweeper."""
         self.last_round = anyio.current_time()
         self._swept.inc(units)
         self._late.inc(events)
+
+    def _round_age(self) -> float:
+        """Say it to a scraper, which asks from another thread: the loop's clock is the monotonic one."""
+        return time.monotonic() - self.last_round if self.last_round else math.nan
 
     def alive(self, seconds: float = 30.0) -> bool:
         """Whether the loop turns and the sweeper made a round within this time."""
@@ -94,8 +113,9 @@ class Parts:
 class Workshop:
     """Claims units while a lane has room, and runs each in the task group."""
 
-    def __init__(self, runner: Runner, lanes: Sequence[Lane], group: TaskGroup) -> None:
+    def __init__(self, runner: Runner, lanes: Sequence[Lane], group: TaskGroup, metrics: Metrics) -> None:
         self._runner = runner
+        self._metrics = metrics
         self._lanes = lanes
         self._group = group
         self._claiming = anyio.Lock()  # so that two claims do not both see the last slot
@@ -141,7 +161,9 @@ class Workshop:
     async def _run(self, lease: Lease | None, lane: Lane) -> None:
         try:
             while lease is not None:
-                await self._runner.execute(lease)
+                deadline = Deadline.never() if lease.deadline is None else Deadline.after(lease.deadline)
+                with tracing.unit(lease), self._metrics.by(deadline, lease.kind):
+                    await self._runner.execute(lease)
                 lease = None if self._closed else await self._runner.following(lease.root_id, lane.kinds)
                 if lane.busy < lane.slots:  # the unit may have made several
                     self.room.set()
@@ -190,8 +212,8 @@ async def _workshop(parts: Parts, room: Sequence[Lane]) -> AsyncGenerator[tuple[
     async with anyio.create_task_group() as group:
         group.start_soon(_always, "sweep", partial(_sweep, parts))
         group.start_soon(_always, "stops", partial(_hear_stops, parts.units, runner))
-        group.start_soon(_feel_lag, parts.vitals)
-        yield Workshop(runner, room, group), group
+        group.start_soon(feel_lag, parts.vitals)
+        yield Workshop(runner, room, group, parts.vitals.metrics), group
 
 
 def _natively(door: Callable[[RunId, int], Awaitable[None]]) -> Callable[[RunId, int], Awaitable[None]]:
@@ -226,7 +248,8 @@ async def _hear_stops(units: UnitStore, runner: Runner) -> None:
             runner.poke(root_id)
 
 
-async def _feel_lag(vitals: Vitals, interval: float = 0.25) -> None:
+async def feel_lag(vitals: Vitals, interval: float = 0.25) -> None:
+    """Measure the lag of the event loop, until cancelled."""
     while True:
         due = anyio.current_time() + interval
         await anyio.sleep(interval)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from pipeline.errors import ConfigurationError
 
 PREFIX = "SAPWOOD_"
+
+_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)$")
+"""How the variables end that Kubernetes sets for services."""
 
 
 def _scheme(*allowed: str) -> AfterValidator:
@@ -29,7 +42,13 @@ class WorkerSettings(BaseModel):
 
     A server without a URL is the embedded one of `home`. URLs and keys are secrets: no `repr` or error shows them.
     Neo4j and Qdrant are used by the corpora that ask for them; `qdrant_url` is `http(s)://…`, or a folder for the client's
-    own local mode, which one process alone can use.
+    own local mode, which one process alone can use. A worker with 0 `index_jobs` takes queries only, one with 0
+    `query_jobs` none.
+
+    `gateway_listen` is `host:port` in one variable: Kubernetes sets `SAPWOOD_GATEWAY_PORT` for a service of that name.
+    `gateway_auth` is by default `none` on a loopback address and `keys` elsewhere. `gateway_source_roots` are the folders,
+    separated by colons, below which callers with a key may name files as sources. The limits of the gateway are those of
+    one tenant in one process, but for `gateway_open_runs`, which counts the tenant's runs that have not ended.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -57,13 +76,42 @@ class WorkerSettings(BaseModel):
     model_concurrency: int = Field(default=16, ge=1, le=1000)
 
     database_pool_size: int = Field(default=10, ge=2, le=500)
-    index_jobs: int = Field(default=2, ge=1, le=1000)
-    query_jobs: int = Field(default=16, ge=1, le=1000)
+    index_jobs: int = Field(default=2, ge=0, le=1000)
+    query_jobs: int = Field(default=16, ge=0, le=1000)
     lease_seconds: float = Field(default=2.0, ge=0.2, le=300)
     max_crashes: int = Field(default=3, ge=1, le=100)
 
+    gateway_listen: Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):\d{1,5}$")] = "127.0.0.1:8321"
+    gateway_auth: Literal["keys", "none"] | None = None
+    gateway_source_roots: str = ""
+    gateway_max_body_bytes: int = Field(default=1 << 20, ge=1024, le=1 << 30)
+    gateway_requests_per_second: float = Field(default=50.0, gt=0, le=100_000)
+    gateway_direct_queries: int = Field(default=32, ge=1, le=10_000)
+    gateway_streams: int = Field(default=200, ge=1, le=100_000)
+    gateway_open_runs: int = Field(default=1000, ge=1, le=1_000_000)
+    gateway_heartbeat_seconds: float = Field(default=15.0, ge=0.05, le=300)
+    gateway_send_seconds: float = Field(default=30.0, ge=0.05, le=3600)
+    gateway_grace_seconds: float = Field(default=10.0, ge=0, le=3600)
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
+
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+
+    health_file: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = None
+
+    @field_validator("query_jobs")
+    @classmethod
+    def _some_work(cls, jobs: int, info: ValidationInfo) -> int:
+        if not jobs and not info.data.get("index_jobs"):
+            raise ValueError("is 0, and so is SAPWOOD_INDEX_JOBS: nothing would be worked on")
+        return jobs
+
+    @property
+    def pulse_file(self) -> Path:
+        """Where a worker shows that it lives; two workers of one home need a `health_file` each."""
+        return self.health_file or self.home / "run" / "worker.json"
 
     @property
     def embedded(self) -> bool:
@@ -84,13 +132,16 @@ class WorkerSettings(BaseModel):
 
 
 def load(environ: Mapping[str, str] = os.environ) -> WorkerSettings:
-    """Return the settings that the environment gives; an empty variable counts as not set.
+    """Return the settings that the environment gives; an empty variable counts as not set, and so does a port that is a
+    URL: Kubernetes sets `SAPWOOD_METRICS_PORT=tcp://…` for a service of that name.
 
     Raises:
         ConfigurationError: a value is not valid; the message names the variable and never holds the value.
     """
     given = {field: environ.get(PREFIX + field.upper(), "") for field in WorkerSettings.model_fields}
-    values = {"home": str(_default_home(environ))} | {field: text for field, text in given.items() if text}
+    links = {field for field, text in given.items() if field.endswith("_port") and "://" in text}
+    set_ = {field: text for field, text in given.items() if text and field not in links}
+    values = {"home": str(_default_home(environ))} | set_
     try:
         return WorkerSettings.model_validate(values)
     except ValidationError as error:
@@ -104,7 +155,7 @@ def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     Others of our prefix are left alone: Kubernetes sets `SAPWOOD_PORT` and the like for a service of that name.
     """
     known = [PREFIX + field.upper() for field in WorkerSettings.model_fields]
-    odd = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    odd = sorted(name for name in environ if name.startswith(PREFIX) and name not in known and not _LINK.search(name))
     close = {name: get_close_matches(name, known, n=1, cutoff=0.85) for name in odd}
     return {name: match[0] for name, match in close.items() if match}
 

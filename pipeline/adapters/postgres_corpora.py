@@ -13,7 +13,7 @@ from pipeline.plan import Known
 from pipeline.ports import Tx
 from pipeline.queries import load
 from schemas.corpora import Corpus, CorpusSummary
-from schemas.documents import DocumentOutcome, Item, Source, SourceKind
+from schemas.documents import DocumentOutcome, Item, Outcome, Source, SourceKind
 from schemas.ids import CorpusId, RunId, show
 from schemas.settings import CorpusSettings
 
@@ -40,12 +40,15 @@ class PostgresCorpora:
 
         Raises:
             InvalidRequest: that is no name for a corpus.
+            NotFound: there is no such tenant.
         """
         if not _NAME.fullmatch(name):
             raise InvalidRequest(
                 f"{name!r} is no name for a corpus: up to 100 letters, digits, dots, dashes, underscores."
             )
         async with self._pool.transaction(deadline) as tx:
+            if not await tx.fetchval(_SQL["has_tenant"], tenant):
+                raise NotFound(f"There is no tenant {tenant!r}; `sapwood tenant create {tenant}` makes it.")
             values = (settings or CorpusSettings()).model_dump(mode="json")
             made = await tx.execute(_SQL["create_corpus"], tenant, name, values)
             if settings is not None and made.endswith(" 0"):
@@ -106,6 +109,17 @@ class PostgresCorpora:
             counts = await PostgresAccounting().outcome_counts(tx, run)
             rows = await tx.fetch(_SQL["notable_outcomes"], run, limit)
         return counts, [DocumentOutcome(r["document_id"], r["outcome"], r["reason"]) for r in rows]
+
+    async def outcomes(
+        self, run: RunId, after: str, outcome: Outcome | None, limit: int, deadline: Deadline
+    ) -> list[DocumentOutcome]:
+        """Return up to `limit` documents after this id, in order of their ids, with their outcomes.
+
+        Documents that the plan found unchanged are in the counts alone.
+        """
+        async with self._pool.transaction(deadline) as tx:
+            rows = await tx.fetch(_SQL["outcomes"], run, after, outcome.value if outcome else None, limit)
+        return [DocumentOutcome(r["document_id"], Outcome(r["outcome"]), r["reason"], r["chunks"]) for r in rows]
 
 
 class PostgresAccounting:

@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, Duplicate, SapwoodError, StoreRefused, StoreUnavailable
 from pipeline.ports import Tx
+from pipeline.tenancy import EVERYBODY, acting_for
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
+    Direct: TypeAlias = asyncpg.Connection[asyncpg.Record]
+else:
+    Direct = asyncpg.Connection
 
 STATEMENT_CAP = 60.0
 """Seconds that one statement may take when the deadline leaves more."""
@@ -60,6 +64,32 @@ _RETRYABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.InvalidTransactionStateError,
 )
+
+
+_ASSUME = "select set_config('role', $1, false), set_config('sapwood.tenant', $2, false)"
+_TENANT_ROLE = "sapwood_tenant"
+
+
+_BROKEN = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What the driver raises, the last where a connection is cut at the very moment at which it is used."""
+
+
+class Session(Direct):
+    """A connection that knows for whom it works: a role and a setting of the session, changed only where they differ."""
+
+    __slots__ = ("_tenant",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._tenant: str | None = EVERYBODY
+
+    async def assume(self, tenant: str, seconds: float) -> None:
+        """Show, from now on, the rows of this tenant alone, or all. Needs to be in no transaction."""
+        if tenant == self._tenant:
+            return
+        self._tenant = None  # unknown, until the server has said so
+        await self.fetchrow(_ASSUME, _TENANT_ROLE if tenant else "none", tenant, timeout=seconds)
+        self._tenant = tenant
 
 
 class Statements:
@@ -101,7 +131,10 @@ class Statements:
 
 
 class Pool:
-    """A bounded set of connections; safe to leave at any await."""
+    """A bounded set of connections; safe to leave at any await.
+
+    What is lent to a task that acts for a tenant shows it the rows of that tenant alone: see `pipeline/tenancy.py`.
+    """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
@@ -109,7 +142,7 @@ class Pool:
     @asynccontextmanager
     async def connection(self, deadline: Deadline) -> AsyncGenerator[Tx, None]:
         """Lend a connection for reads: each statement is a transaction of its own and one round trip."""
-        async with self._lent(deadline) as connection:
+        async with self._lent(deadline, acting_for()) as connection:
             yield Statements(connection, deadline)
 
     @asynccontextmanager
@@ -120,7 +153,7 @@ class Pool:
             StoreUnavailable: also at the end of the block; then the commit may or may not have happened.
             DeadlineExceeded: likewise.
         """
-        async with self._lent(deadline) as connection:
+        async with self._lent(deadline, acting_for()) as connection:
             statements = Statements(connection, deadline)
             await statements.execute(_begin(deadline))
             yield statements
@@ -132,7 +165,7 @@ class Pool:
 
         Each statement is a transaction of its own; session settings are free to be changed.
         """
-        async with self._lent(deadline) as connection:
+        async with self._lent(deadline, EVERYBODY) as connection:
             statements = Statements(connection, deadline, MAINTENANCE_CAP)
             try:
                 await statements.execute(f"set statement_timeout = {int(MAINTENANCE_CAP * 1000)}")
@@ -155,7 +188,7 @@ class Pool:
         def lost(*_: Any) -> None:
             send.close()
 
-        async with self._lent(Deadline.never()) as connection:
+        async with self._lent(Deadline.never(), EVERYBODY) as connection:
             with send, receive, translated(Deadline.never()):
                 connection.add_termination_listener(lost)
                 try:
@@ -165,10 +198,12 @@ class Pool:
                     _cut(connection)  # cheaper and surer than to unlisten, in whatever state it is
 
     @asynccontextmanager
-    async def _lent(self, deadline: Deadline) -> AsyncGenerator[Connection, None]:
+    async def _lent(self, deadline: Deadline, tenant: str) -> AsyncGenerator[Connection, None]:
         connection = await self._acquire(deadline)
         clean = False
         try:
+            with translated(deadline):
+                await cast("Session", connection).assume(tenant, deadline.budget(STATEMENT_CAP))
             yield connection
             clean = _idle(connection)
         finally:
@@ -182,7 +217,7 @@ class Pool:
             return await self._pool.acquire()
 
     async def _give_back(self, connection: Connection) -> None:
-        """Return a clean connection; no round trip is needed, since no session state was changed."""
+        """Return a clean connection; no round trip is needed: the only session state that changes is checked when it is lent."""
         with anyio.move_on_after(RELEASE_GRACE, shield=True):
             await self._pool.release(connection, timeout=RELEASE_GRACE)
 
@@ -195,7 +230,7 @@ class Pool:
                     await connection.execute("rollback", timeout=RELEASE_GRACE)
                 await self._pool.release(connection, timeout=RELEASE_GRACE)
                 return
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except _BROKEN:
             # Whatever it was, the error that brought us here is on its way; the connection is of no more use.
             pass
         finally:
@@ -229,7 +264,7 @@ def translated(deadline: Deadline) -> Generator[None, None, None]:
     """Turn what the driver raises into our errors; a timeout is the deadline's if nothing of it is left."""
     try:
         yield
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except _BROKEN as error:
         raise _ours(error, deadline) from error
 
 
@@ -305,6 +340,7 @@ async def open_pool(dsn: str, size: int = 8) -> AsyncGenerator[Pool, None]:
             timeout=ACQUIRE_CAP,
             statement_cache_size=512,
             server_settings=_SESSION,
+            connection_class=Session,
             init=_prepare,
             reset=_keep,
         )

@@ -107,6 +107,20 @@ class PostgresRuns:
             raise NotFound(f"There is no run {run_id!r}.")
         return _info(row)
 
+    async def info_of(self, tenant: str, run_id: RunId) -> RunInfo:
+        """Return a run that people asked for. Raises NotFound, also where it is another tenant's."""
+        async with self._database.connection(Deadline.after(CALL)) as tx:
+            row = await tx.fetchrow(_SQL["info_of"], run_id, tenant)
+        if row is None:
+            raise NotFound(f"There is no run {run_id!r}.")
+        return _info(row)
+
+    async def open_runs(self, tenant: str, limit: int) -> int:
+        """Return how many runs of a tenant have not ended; counted up to the limit."""
+        async with self._database.connection(Deadline.after(CALL)) as tx:
+            found: int = await tx.fetchval(_SQL["open_runs"], tenant, limit)
+        return found
+
     async def list(self, corpus: CorpusId | None, limit: int) -> list[RunInfo]:
         """See `RunStore`."""
         async with self._database.connection(Deadline.after(CALL)) as tx:

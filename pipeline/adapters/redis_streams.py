@@ -62,6 +62,11 @@ class RedisStreams:
                 yield Event.model_validate_json(fields[b"e"])
                 last = entry
 
+    async def ping(self) -> None:
+        """Ask whether the server answers. Raises StoreUnavailable."""
+        with _translated():
+            await cast("Any", self._commands).ping()  # redis-py leaves the type of its answer open
+
     def _key(self, run_id: str) -> str:
         return f"{self._prefix}:events:{run_id}"
 

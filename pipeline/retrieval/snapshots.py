@@ -39,7 +39,10 @@ class _Load:
 
 
 class SnapshotCache:
-    """Snapshots by (corpus, generation), made by `open_snapshots`. A generation never changes, so nor does an entry."""
+    """Snapshots by (corpus, generation), made by `open_snapshots`. A generation never changes, so nor does an entry.
+
+    `loads` counts those that were loaded.
+    """
 
     def __init__(self, source: SnapshotSource, max_bytes: int, group: TaskGroup) -> None:
         self._source = source
@@ -48,6 +51,7 @@ class SnapshotCache:
         self._slots = anyio.CapacityLimiter(LOADS)
         self._held: OrderedDict[_Key, tuple[Snapshot, int]] = OrderedDict()
         self._loads: dict[_Key, _Load] = {}
+        self.loads = 0
 
     @property
     def nbytes(self) -> int:
@@ -98,6 +102,7 @@ class SnapshotCache:
             async with self._slots:
                 load.snapshot = await self._build(*key)
             self._keep(key, load.snapshot)
+            self.loads += 1
         except Exception as error:
             load.error = error  # belongs to those who wait, not to the cache
         finally:

@@ -1,3 +1,7 @@
+-- name: has_tenant
+-- Whether there is a tenant of this name.
+select exists (select from tenant where name = $1);
+
 -- name: create_corpus
 -- Make a corpus where it is missing; a second call changes nothing.
 insert into corpus (tenant, name, settings) values ($1, $2, $3)
@@ -116,6 +120,12 @@ select outcome, sum(documents)::int as documents from (
 select document_id, outcome, reason from outcome
 where run_id = $1 and outcome not in ('indexed', 'unchanged')
 order by document_id collate "C" limit $2;
+
+-- name: outcomes
+-- A page of the accounting of a run, by document id, perhaps of one outcome only.
+select document_id, outcome, reason, chunks from outcome
+where run_id = $1 and document_id collate "C" > $2 and ($3::text is null or outcome = $3)
+order by document_id collate "C" limit $4;
 
 -- name: set_result
 -- Keep what a unit found out beside its rows.

@@ -20,6 +20,19 @@ select * from run where corpus_id = $1 and idempotency_key = $2;
 -- One run.
 select * from run where run_id = $1;
 
+-- name: info_of
+-- One run that people asked for, if it is this tenant's.
+select r.* from run r join corpus c using (corpus_id)
+where r.run_id = $1 and r.root_id = r.run_id and c.tenant = $2;
+
+-- name: open_runs
+-- How many runs of a tenant have not ended; the count stops at $2.
+select count(*) from (
+    select from run r join corpus c using (corpus_id)
+    where c.tenant = $1 and r.root_id = r.run_id and r.state in ('queued', 'running', 'waiting')
+    limit $2
+) as open;
+
 -- name: list
 -- The runs people asked for, newest first; of one corpus, or of all.
 select * from run

@@ -149,12 +149,12 @@ async def test_a_step_commits_with_its_effects_and_events_or_not_at_all(world: W
     store = world.store()
     lease = await claimed(store, world)
     async with store.fenced(lease) as tx:
-        await tx.execute("update corpus set tenant = 'kept'")
+        await tx.execute("update corpus set name = 'kept'")
         tx.event(Progress(stage="s", done=1, total=2))
         tx.advance(1)
     with pytest.raises(FencedOut):  # the same step again: the checkpoint has moved on
         async with store.fenced(lease) as tx:
-            await tx.execute("update corpus set tenant = 'lost'")
+            await tx.execute("update corpus set name = 'lost'")
             tx.event(Progress(stage="s", done=1, total=2))
             tx.advance(1)
     with pytest.raises(KeyError):
@@ -163,7 +163,7 @@ async def test_a_step_commits_with_its_effects_and_events_or_not_at_all(world: W
             raise KeyError
     assert await world.types(lease.run_id) == ["queued", "started", "progress"]
     async with world.pool.connection(Deadline.after(5)) as tx:
-        assert await tx.fetchval("select tenant from corpus") == "kept"
+        assert await tx.fetchval("select name from corpus") == "kept"
 
 
 async def test_a_stale_worker_is_fenced_out_of_everything(world: World) -> None:

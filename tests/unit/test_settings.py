@@ -75,3 +75,5 @@ def test_a_misspelt_variable_is_found_and_what_kubernetes_sets_is_left_alone() -
     environ = {"SAPWOOD_LEASE_SECOND": "3", "SAPWOOD_PORT": "tcp://10.0.0.1:80", "SAPWOOD_SERVICE_HOST": "10.0.0.1"}
     assert misspelt(environ) == {"SAPWOOD_LEASE_SECOND": "SAPWOOD_LEASE_SECONDS"}
     assert load(environ) == load({})
+    links = {"SAPWOOD_METRICS_PORT": "tcp://10.0.0.1:9", "SAPWOOD_GATEWAY_PORT_80_TCP": "tcp://10.0.0.1:80"}
+    assert (load(links), misspelt(links)) == (load({}), {})

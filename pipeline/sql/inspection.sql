@@ -1,0 +1,186 @@
+-- What people see of a graph. `$1` is the corpus and `$2` the generation, in every statement: a row is visible when it was
+-- born by then and has not died. Texts are ordered by code points, whatever the locale of the database.
+-- The blocks that pick entities (entity_no, place, total) are heads: `shown` follows.
+
+-- name: pick_named
+-- Entities by name; a type and a text are optional.
+with picked as (
+    select entity_no, row_number() over (order by name collate "C", entity_id collate "C") as place, 0::bigint as total
+    from entity
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+        and ($3::text is null or type = $3)
+        and ($4::text = '' or position(lower($4::text) in translate(lower(name), '_-', '  ')) > 0)
+    order by place limit $5
+);
+
+-- name: pick_connected
+-- Entities by the number of others that they have relations with.
+with degree as (
+    select node, count(*) as degree from (
+        select source_no as node, target_no as other from relation
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
+        union
+        select target_no, source_no from relation
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
+    ) as pair group by node
+), picked as (
+    select e.entity_no, count(*) over () as total, row_number() over (
+        order by coalesce(d.degree, 0) desc, e.name collate "C", e.entity_id collate "C"
+    ) as place
+    from entity e left join degree d on d.node = e.entity_no
+    where e.corpus_id = $1 and e.born <= $2 and (e.died is null or e.died > $2)
+        and ($3::text = '' or position(lower($3::text) in translate(lower(e.name), '_-', '  ')) > 0)
+    order by place limit $4
+);
+
+-- name: pick_members
+-- The members of a community of the finest level, in the same order.
+with picked as (
+    select e.entity_no, count(*) over () as total, row_number() over (
+        order by d.degree desc, e.name collate "C", e.entity_id collate "C"
+    ) as place
+    from membership m
+    join entity e on e.corpus_id = $1 and e.entity_no = m.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
+    cross join lateral (
+        select count(*) as degree from (
+            select target_no from relation r
+            where r.corpus_id = $1 and r.born <= $2 and (r.died is null or r.died > $2)
+                and r.source_no = m.entity_no and r.target_no <> m.entity_no
+            union
+            select source_no from relation r
+            where r.corpus_id = $1 and r.born <= $2 and (r.died is null or r.died > $2)
+                and r.target_no = m.entity_no and r.source_no <> m.entity_no
+        ) as other
+    ) as d
+    where m.corpus_id = $1 and m.born <= $2 and (m.died is null or m.died > $2) and m.path[cardinality(m.path)] = $3
+    order by place limit $4
+);
+
+-- name: pick_number
+-- The entity of a number, if it has the public id too.
+with picked as (
+    select entity_no, 1 as place, 1::bigint as total from entity
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_no = $3 and entity_id = $4
+);
+
+-- name: pick_id
+-- The entity of a public id that no number follows from.
+with picked as (
+    select entity_no, 1 as place, 1::bigint as total from entity
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_id = $3
+    order by entity_no limit 1
+);
+
+-- name: pick_near
+-- Of these entities those of the least distance.
+with picked as (
+    select e.entity_no, count(*) over () as total, row_number() over (
+        order by n.distance, e.name collate "C", e.entity_id collate "C"
+    ) as place
+    from unnest($3::bigint[], $4::int[]) as n (entity_no, distance)
+    join entity e on e.corpus_id = $1 and e.entity_no = n.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
+    order by place limit $5
+);
+
+-- name: shown
+-- What is shown of the picked entities, with the document of the first chunk by id that mentions each. The sum keeps the
+-- planner from looking for that chunk along the order of all chunks.
+select e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks,
+    coalesce(m.path, '{}') as path, c.document_id as document, p.total
+from picked p
+join entity e on e.corpus_id = $1 and e.entity_no = p.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
+left join membership m on m.corpus_id = $1 and m.entity_no = p.entity_no
+    and m.born <= $2 and (m.died is null or m.died > $2)
+cross join lateral (
+    select min(n.chunk_id + 0) as chunk_id from mention n
+    where n.corpus_id = $1 and n.entity_no = p.entity_no and n.born <= $2 and (n.died is null or n.died > $2)
+) as f
+left join chunk c on c.corpus_id = $1 and c.chunk_id = f.chunk_id and c.born <= $2 and (c.died is null or c.died > $2)
+order by p.place;
+
+-- name: ring
+-- Up to $5 entities next to those of $3, in any direction, that are not among $4.
+select node from (
+    select target_no as node from relation
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no = any($3::bigint[])
+    union
+    select source_no from relation
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and target_no = any($3::bigint[])
+) as near
+where not exists (select from unnest($4::bigint[]) as seen (node) where seen.node = near.node)
+order by node limit $5;
+
+-- name: edges
+-- Relations from these entities to those, or to any.
+select s.entity_id as source, t.entity_id as target, r.type, r.weight, r.evidence
+from (
+    select source_no, target_no, type, weight, evidence from relation
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+        and source_no = any($3::bigint[]) and ($4::bigint[] is null or target_no in (select unnest($4::bigint[])))
+    order by source_no, target_no, type collate "C" limit $5
+) as r
+join entity s on s.corpus_id = $1 and s.entity_no = r.source_no and s.born <= $2 and (s.died is null or s.died > $2)
+join entity t on t.corpus_id = $1 and t.entity_no = r.target_no and t.born <= $2 and (t.died is null or t.died > $2)
+order by r.source_no, r.target_no, r.type collate "C";
+
+-- name: groups
+-- The communities of the finest level: their size, their first members and what these show.
+with degree as (
+    select node, count(*) as degree from (
+        select source_no as node, target_no as other from relation
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
+        union
+        select target_no, source_no from relation
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
+    ) as pair group by node
+), member as (
+    select m.path[cardinality(m.path)] as community, cardinality(m.path) - 1 as level, e.entity_no, e.entity_id,
+        coalesce(nullif(e.name, ''), e.entity_id) as shown
+    from membership m
+    join entity e on e.corpus_id = $1 and e.entity_no = m.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
+    where m.corpus_id = $1 and m.born <= $2 and (m.died is null or m.died > $2)
+        and cardinality(m.path) > 0 and ($3::int is null or cardinality(m.path) - 1 = $3)
+), ranked as (
+    select m.*, row_number() over (
+        partition by m.community, m.level
+        order by coalesce(d.degree, 0) desc, m.shown collate "C", m.entity_id collate "C"
+    ) as place
+    from member m left join degree d on d.node = m.entity_no
+)
+select community, level, count(*) as size,
+    array_agg(entity_id order by place) filter (where place <= $5) as members,
+    array_agg(shown order by place) filter (where place <= $6) as leaders
+from ranked group by community, level
+order by size desc, min(shown collate "C") filter (where place = 1), community limit $4;
+
+-- name: entity_types
+-- Entities by type.
+select type, count(*) as rows from entity
+where corpus_id = $1 and born <= $2 and (died is null or died > $2) group by type;
+
+-- name: relation_types
+-- Relations by type.
+select type, count(*) as rows from relation
+where corpus_id = $1 and born <= $2 and (died is null or died > $2) group by type;
+
+-- name: group_count
+-- How many communities of the finest level there are.
+select count(distinct path[cardinality(path)]) from membership
+where corpus_id = $1 and born <= $2 and (died is null or died > $2);
+
+-- name: sources
+-- The chunks that mention an entity, each once.
+select c.chunk_id, c.document_id, c.first_line, c.last_line, c.text, d.metadata
+from (
+    select distinct chunk_id from mention
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_no = $3
+) as n
+join chunk c on c.corpus_id = $1 and c.chunk_id = n.chunk_id and c.born <= $2 and (c.died is null or c.died > $2)
+join document d on d.corpus_id = $1 and d.document_id = c.document_id
+    and d.born <= $2 and (d.died is null or d.died > $2)
+order by c.document_id collate "C", c.ordinal, c.chunk_id offset $4 limit $5;
+
+-- name: document_totals
+-- How many documents there are, and how many chunks.
+select count(*) as documents, coalesce(sum(chunks), 0)::bigint as chunks from document
+where corpus_id = $1 and born <= $2 and (died is null or died > $2);

@@ -1,0 +1,1 @@
+"""The HTTP gateway: corpora, runs, questions and events for applications that know no Python."""

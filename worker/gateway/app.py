@@ -1,0 +1,82 @@
+"""The application: routers, limits, errors and the description of it all. It thinks nothing: parse, call, render."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import anyio
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from worker.compose import Services
+from worker.gateway import corpora, inspection, probes, problems, queries, runs, uploads
+from worker.gateway.access import Authenticator
+from worker.gateway.guard import Guard
+from worker.gateway.keys import Apart
+from worker.gateway.limits import Limits, RateLimited
+from worker.gateway.local import needs_keys
+from worker.gateway.sse import Pace
+from worker.settings import WorkerSettings, load
+
+
+def _version() -> str:
+    try:
+        return version("sapwood")
+    except PackageNotFoundError:
+        return "0"
+
+
+VERSION = _version()
+"""Read once, since it is a look at files."""
+
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+
+ROUTERS: tuple[APIRouter, ...] = (
+    probes.router,
+    corpora.router,
+    uploads.router,
+    runs.router,
+    queries.router,
+    inspection.router,
+)
+"""The routers of the gateway; a new one is one more entry."""
+
+
+class Gateway(FastAPI):
+    """An application whose description shows errors as problem details and keys as bearer tokens."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        if self.openapi_schema is None:
+            made = get_openapi(title=self.title, version=self.version, routes=self.routes)
+            for operation in (one for path in made["paths"].values() for one in path.values()):
+                for status, response in operation["responses"].items():
+                    if status >= "4" and "content" in response:
+                        response["content"] = {problems.MEDIA_TYPE: {"schema": _PROBLEM}}
+            made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            made["security"] = [{"key": []}]
+            self.openapi_schema = made
+        return self.openapi_schema
+
+
+def create_app(services: Services, authenticator: Authenticator, settings: WorkerSettings | None = None) -> FastAPI:
+    """Return the application over open services; whoever made those closes them after it.
+
+    Raises:
+        ConfigurationError: the settings let everybody in on an address that others can reach.
+    """
+    settings = load({}) if settings is None else settings
+    app = Gateway(title="Sapwood", version=VERSION, docs_url=None, redoc_url=None)
+    limits = Limits(settings)
+    app.state.services = services
+    app.state.settings = settings
+    app.state.limits = limits
+    app.state.authenticator = RateLimited(authenticator, limits)
+    app.state.pace = Pace(settings.gateway_heartbeat_seconds, settings.gateway_send_seconds, anyio.Event())
+    problems.install(app)
+    app.add_middleware(Guard, limit=settings.gateway_max_body_bytes, local=not needs_keys(settings))
+    app.add_middleware(Apart)
+    for router in ROUTERS:
+        app.include_router(router, responses=problems.RESPONSES)
+    return app

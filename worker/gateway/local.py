@@ -1,0 +1,66 @@
+"""The gateway of one person on one machine: no keys, and therefore on a loopback address alone."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pipeline.errors import ConfigurationError, Refused
+from worker.gateway.access import Principal, Scope
+from worker.settings import WorkerSettings
+
+
+class Everybody:
+    """An `Authenticator` that admits everybody to the tenant `default`, with all scopes."""
+
+    async def principal(self, authorization: str | None) -> Principal:
+        """See `Authenticator`."""
+        return Principal("default", "local", frozenset(Scope))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a name or an address, is this machine and nothing else."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def listen_address(settings: WorkerSettings) -> tuple[str, int]:
+    """Return host and port to listen on. Raises ConfigurationError."""
+    host, _, port = settings.gateway_listen.rpartition(":")
+    if int(port) > 65_535:
+        raise ConfigurationError("SAPWOOD_GATEWAY_LISTEN: a port is at most 65535.")
+    return host.strip("[]"), int(port)
+
+
+def needs_keys(settings: WorkerSettings) -> bool:
+    """Whether callers need a key: by default everywhere but on a loopback address.
+
+    Raises:
+        ConfigurationError: no keys are asked for on an address that others can reach.
+    """
+    local = is_loopback(listen_address(settings)[0])
+    if settings.gateway_auth == "none" and not local:
+        raise ConfigurationError(
+            "SAPWOOD_GATEWAY_AUTH: `none` lets everybody in, so SAPWOOD_GATEWAY_LISTEN must be a loopback address."
+        )
+    return settings.gateway_auth == "keys" or not local
+
+
+def check_places(sources: list[str], settings: WorkerSettings) -> None:
+    """Check that callers may have these places read; URLs have rules of their own. Blocking: for a thread.
+
+    Without keys that is every place, as for the command line; with keys only what lies below the roots of the settings.
+
+    Raises:
+        Refused: a path that is not below a root.
+    """
+    if not needs_keys(settings):
+        return
+    roots = [Path(root).resolve() for root in settings.gateway_source_roots.split(":") if root]
+    for source in sources:
+        if "://" not in source:
+            path = Path(source.removeprefix("triples:")).expanduser().resolve()
+            if not any(path.is_relative_to(root) for root in roots):
+                raise Refused("path rule: files are read from the folders of SAPWOOD_GATEWAY_SOURCE_ROOTS alone")

@@ -1,0 +1,178 @@
+"""The commands about who may come to the gateway: `sapwood tenant …` and `sapwood key …`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.deadline import Deadline
+from schemas.keys import ApiKey, KeyInfo, Scope, Tenant
+from worker import show
+from worker.app import Sapwood
+
+CALL = 30.0
+
+Run = Callable[[Callable[[Sapwood], Awaitable[int]]], None]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_MOST_DAYS = 36525
+
+
+def register(app: typer.Typer, run: Run) -> None:
+    """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
+    commands = _Commands(run)
+    tenants = typer.Typer(no_args_is_help=True, help="Make and list tenants, who see nothing of each other.")
+    tenants.command("create")(commands.create_tenant)
+    tenants.command("list")(commands.list_tenants)
+    keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of programs that use the gateway.")
+    keys.command("create")(commands.create_key)
+    keys.command("list")(commands.list_keys)
+    keys.command("revoke")(commands.revoke_key)
+    app.add_typer(tenants, name="tenant")
+    app.add_typer(keys, name="key")
+
+
+def lifetime(text: str) -> float | None:
+    """Return the seconds in `90d`, `12h`, `30m` or `2w`, None for an empty text. Raises BadParameter."""
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,9})([mhdw])", text.strip())
+    found = int(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not 0 < found <= _MOST_DAYS * 86400.0:
+        raise typer.BadParameter(f"{text!r} is no time to live; write `90d`, `12h` or `2w`", param_hint="--expires")
+    return found
+
+
+class _Commands:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def create_tenant(
+        self, name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the tenant.")], json: Json = False
+    ) -> None:
+        """Make a tenant; one that is there already stays as it is.
+
+        Example: `sapwood tenant create acme`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            made = await sapwood.services.keys.create_tenant(name, Deadline.after(CALL))
+            show.done(f"tenant {made.name}", asdict(made), json)
+            return 0
+
+        self._run(action)
+
+    def list_tenants(self, json: Json = False) -> None:
+        """List the tenants, with how many corpora and usable keys each has.
+
+        Example: `sapwood tenant list --json`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            _show_tenants(await sapwood.services.keys.tenants(Deadline.after(CALL)), json)
+            return 0
+
+        self._run(action)
+
+    def create_key(
+        self,
+        scope: Annotated[list[Scope], typer.Option(help="What it allows; may be given more than once.")],
+        tenant: Annotated[str, typer.Option(help="Whose key it is.")] = "default",
+        name: Annotated[str, typer.Option(help="What it is for, to know it again.")] = "",
+        expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good: `90d`, `12h`, `2w`.")] = "",
+        json: Json = False,
+    ) -> None:
+        """Make a key and print it, this once: only a hash of it is kept.
+
+        Example: `sapwood key create --tenant acme --scope index --scope query --name ci --expires 90d`
+
+        Example: `KEY=$(sapwood key create --scope query)`
+        """
+        seconds = lifetime(expires)
+
+        async def action(sapwood: Sapwood) -> int:
+            key = ApiKey.new()
+            made = await sapwood.services.keys.add(
+                key.key_id,
+                key.hash(),
+                tenant=tenant,
+                name=name,
+                scopes=[each for each in Scope if each in scope],
+                seconds=seconds,
+                deadline=Deadline.after(CALL),
+            )
+            _show_new(key, made, json)
+            return 0
+
+        self._run(action)
+
+    def list_keys(
+        self,
+        tenant: Annotated[str, typer.Option(help="Only those of this tenant.")] = "",
+        json: Json = False,
+    ) -> None:
+        """List the keys by their public ids, the ended ones too; no secret is ever shown again.
+
+        Example: `sapwood key list --tenant acme`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            _show_keys(await sapwood.services.keys.listing(tenant or None, Deadline.after(CALL)), json)
+            return 0
+
+        self._run(action)
+
+    def revoke_key(
+        self,
+        key_id: Annotated[str, typer.Argument(metavar="ID", help="The public id: the middle part of the key.")],
+        json: Json = False,
+    ) -> None:
+        """End a key for good; within a few seconds no gateway takes it.
+
+        Example: `sapwood key revoke 0123456789abcdef`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            ended = await sapwood.services.keys.revoke(key_id, None, Deadline.after(CALL))
+            show.done(f"{ended.key_id} is revoked", asdict(ended), json)
+            return 0
+
+        self._run(action)
+
+
+def _show_new(key: ApiKey, made: KeyInfo, json: bool) -> None:
+    if json:
+        show.as_json({"key": key.reveal(), **asdict(made)})
+        return
+    show.out.print(key.reveal())
+    until = f" until {made.expires_at}" if made.expires_at else ""
+    show.err.print(f"[dim]for {escape(made.tenant)}: {', '.join(made.scopes)}{until}; it is not shown again[/dim]")
+
+
+def _show_tenants(found: Sequence[Tenant], json: bool) -> None:
+    if json:
+        show.as_json([asdict(one) for one in found])
+        return
+    table = Table("tenant", "corpora", "keys", "since")
+    for one in found:
+        table.add_row(escape(one.name), str(one.corpora), str(one.keys), one.created_at)
+    show.out.print(table)
+
+
+def _show_keys(found: Sequence[KeyInfo], json: bool) -> None:
+    if json:
+        show.as_json([asdict(one) for one in found])
+        return
+    table = Table("key", "tenant", "name", "scopes", "state", "expires", "last used")
+    for one in found:
+        state = "revoked" if one.revoked_at else "expired" if one.ended else "good"
+        scopes, names = ", ".join(one.scopes), (escape(one.tenant), escape(one.name))
+        table.add_row(one.key_id, *names, scopes, state, one.expires_at or "-", one.last_used_at or "-")
+    show.out.print(table)
