@@ -171,7 +171,7 @@ async def _database(url: str) -> list[Check]:
 
 async def _postgres(connection: Database) -> Check:
     number = int(str(await connection.fetchval("show server_version_num")))
-    return Check("database", number >= 150_000, f"PostgreSQL {number // 10_000}", "Use PostgreSQL 15 or newer.")
+    return Check("database", number >= 160_000, f"PostgreSQL {number // 10_000}", "Use PostgreSQL 16 or newer.")
 
 
 async def _vector(connection: Database) -> Check:

@@ -46,9 +46,10 @@ class WorkerSettings(BaseModel):
     `query_jobs` none.
 
     `gateway_listen` is `host:port` in one variable: Kubernetes sets `SAPWOOD_GATEWAY_PORT` for a service of that name.
-    `gateway_auth` is by default `none` on a loopback address and `keys` elsewhere. `gateway_source_roots` are the folders,
-    separated by colons, below which callers with a key may name files as sources. The limits of the gateway are those of
-    one tenant in one process, but for `gateway_open_runs`, which counts the tenant's runs that have not ended.
+    `gateway_auth` is by default `none` on a loopback address and `keys` elsewhere. `gateway_source_roots` are folders,
+    separated by colons, with one folder for each tenant, below which its keys may name files as sources. The limits of
+    the gateway are those of one tenant in one process, but for `gateway_open_runs`, which counts the tenant's runs that have
+    not ended.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

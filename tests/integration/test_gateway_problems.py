@@ -159,17 +159,23 @@ def test_nobody_is_let_in_without_a_key_from_elsewhere() -> None:
 
 
 def test_with_keys_files_are_read_below_the_roots_alone(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
+    """Below the tenant's own folder, that is: a neighbour's is as foreign as /etc."""
+    top, root = tmp_path / "top", tmp_path / "top" / "red"
+    root.mkdir(parents=True)
     (root / "out").symlink_to(tmp_path)
-    settings = given(auth="keys", source_roots=f"{root}:/nonexistent")
-    check_places([str(root), f"{root}/a.md", f"triples:{root}/a.jsonl", "https://example.org/x"], settings)
-    for place in ("/etc/passwd", f"{root}/../other", f"{root}/out/other", f"triples:{tmp_path}/x", f"{root}2/x"):
+    settings = given(auth="keys", source_roots=f"{top}:/nonexistent")
+    check_places([str(root), f"{root}/a.md", f"triples:{root}/a.jsonl", "https://example.org/x"], settings, "red")
+    for place in (
+        "/etc/passwd", str(top), f"{top}/blue/x", f"{root}/../blue", f"{root}/out/other", f"triples:{tmp_path}/x", f"{root}2/x",
+    ):  # fmt: skip
         with pytest.raises(Refused, match="path rule"):
-            check_places([place], settings)
-        check_places([place], given())  # without keys a caller is who runs the command line
+            check_places([place], settings, "red")
+        check_places([place], given(), "red")  # without keys a caller is who runs the command line
+    for tenant in ("blue", "", ".", "..", "red/.."):
+        with pytest.raises(Refused):
+            check_places([str(root)], settings, tenant)
     with pytest.raises(Refused):
-        check_places([str(root)], given(auth="keys"))
+        check_places([str(root)], given(auth="keys"), "red")
 
 
 async def test_the_description_is_complete() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from pipeline.deadline import Deadline
 from pipeline.errors import Unauthorized
@@ -133,7 +135,9 @@ async def test_a_rate_over_the_limit_is_refused(tmp_path: Path, database: str, r
 async def test_a_tenant_sees_nothing_of_another_and_a_scope_is_not_passed(
     tmp_path: Path, database: str, redis_url: str
 ) -> None:
-    given = settings(tmp_path, database, redis_url, gateway_auth="keys", gateway_source_roots=str(HANDBOOK))
+    mine = tmp_path / "roots" / "red" / "handbook"
+    await anyio.to_thread.run_sync(shutil.copytree, HANDBOOK, mine)
+    given = settings(tmp_path, database, redis_url, gateway_auth="keys", gateway_source_roots=str(tmp_path / "roots"))
     async with running(given, Names()) as gateway:
         ok = gateway.ok
         for tenant in ("red", "blue"):
@@ -141,7 +145,8 @@ async def test_a_tenant_sees_nothing_of_another_and_a_scope_is_not_passed(
         red, blue = {"authorization": "Bearer red:index,query"}, {"authorization": "Bearer blue:index,query,inspect"}
         await ok("POST", "/v1/corpora", 201, json={"name": "c"}, headers=red)
         await ok("POST", "/v1/corpora", 201, json={"name": "c"}, headers=blue)
-        order = {"sources": [str(HANDBOOK)]}
+        order = {"sources": [str(mine)]}
+        await ok("POST", "/v1/corpora/c/index-runs", 422, json=order, headers={"authorization": "Bearer blue:index"})
         run = (await ok("POST", "/v1/corpora/c/index-runs", 202, json=order, headers=red))["run_id"]
         question = (await ok("POST", "/v1/corpora/c/query-runs", 202, json=QUESTION, headers=red))["run_id"]
         for method, path in (

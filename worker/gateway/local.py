@@ -48,19 +48,24 @@ def needs_keys(settings: WorkerSettings) -> bool:
     return settings.gateway_auth == "keys" or not local
 
 
-def check_places(sources: list[str], settings: WorkerSettings) -> None:
+def check_places(sources: list[str], settings: WorkerSettings, tenant: str) -> None:
     """Check that callers may have these places read; URLs have rules of their own. Blocking: for a thread.
 
-    Without keys that is every place, as for the command line; with keys only what lies below the roots of the settings.
+    Without keys that is every place, as for the command line; with keys only what lies below the tenant's own folder, which
+    has its name, in one of the roots of the settings.
 
     Raises:
-        Refused: a path that is not below a root.
+        Refused: a path that is not below such a folder.
     """
     if not needs_keys(settings):
         return
-    roots = [Path(root).resolve() for root in settings.gateway_source_roots.split(":") if root]
+    plain = "/" not in tenant and tenant not in ("", ".", "..")  # such names came in before they were forbidden
+    named = settings.gateway_source_roots.split(":") if plain else []
+    roots = [(Path(root) / tenant).resolve() for root in named if root]
     for source in sources:
         if "://" not in source:
             path = Path(source.removeprefix("triples:")).expanduser().resolve()
             if not any(path.is_relative_to(root) for root in roots):
-                raise Refused("path rule: files are read from the folders of SAPWOOD_GATEWAY_SOURCE_ROOTS alone")
+                raise Refused(
+                    "path rule: files are read from the tenant's own folder in SAPWOOD_GATEWAY_SOURCE_ROOTS alone"
+                )

@@ -54,7 +54,7 @@ async def index(
 ) -> RunView:
     """Enqueue a run that makes the corpus mirror these sources. The same Idempotency-Key returns the first run."""
     sapwood = sapwood_of(request, principal)
-    await anyio.to_thread.run_sync(check_places, order.sources, request.app.state.settings)
+    await anyio.to_thread.run_sync(check_places, order.sources, request.app.state.settings, principal.tenant)
     await cast("Limits", request.app.state.limits).share(sapwood)
     sources = list(order.sources)
     if order.uploads:
