@@ -75,7 +75,7 @@ def test_misuse_exits_with_2_and_names_it(cli: Cli, words: tuple[str, ...], name
     ("variable", "value"),
     [
         ("SAPWOOD_LEASE_SECONDS", "soon"),
-        ("SAPWOOD_INDEX_JOBS", "0"),
+        ("SAPWOOD_INDEX_JOBS", "-1"),
         ("SAPWOOD_DATABASE_URL", "mysql://user:canary-secret@127.0.0.1/x"),
         ("SAPWOOD_REDIS_URL", "http://user:canary-secret@127.0.0.1"),
     ],
