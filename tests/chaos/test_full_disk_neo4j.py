@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from anyio import to_thread
 from pipeline.adapters.neo4j_driver import Neo4j, open_neo4j
 from pipeline.deadline import Deadline
 from pipeline.errors import StoreUnavailable
-from tests.neo4j_server import PATIENCE, Neo4jServer, cannot, running
+from tests.neo4j_server import PATIENCE, Neo4jServer, running
 
 SMALL, LARGE = "40m", "400m"
 WRITES = 200
@@ -25,14 +26,16 @@ COUNT = "MATCH (n:Fat) RETURN count(n) AS found"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own, in memory."""
+    """A small file system of its own, in memory. Where it may not be mounted, as in many containers, the test is skipped."""
     folder = tmp_path / "disk"
     folder.mkdir()
+    if shutil.which("mount") is None:
+        pytest.skip("a disk that fills up needs the command mount")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", folder], check=False, capture_output=True, text=True
     )
     if mounted.returncode != 0:
-        cannot(f"a disk that fills up needs the right to mount one: {mounted.stderr}")
+        pytest.skip(f"a disk that fills up needs the right to mount one: {mounted.stderr}")
     try:
         yield folder
     finally:
