@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.deadline import Deadline
-from pipeline.graphs.columns import ENTITY_COLUMNS, RELATION_COLUMNS
+from pipeline.graphs.columns import RELATION_COLUMNS, entity_of, extracted
 from pipeline.graphs.inspection import MAX_EDGES, MAX_MEMBERS, Counts, Edge, Found, Group, Seen, folded, rings
 from pipeline.graphs.parts import GraphRef
 from pipeline.graphs.sessions import Sessions
 from pipeline.ingest.communities import LEADERS
 from pipeline.queries import load_cypher
-from schemas.graph import Entity
-from schemas.ids import EntityNo
 
 _LOOK = load_cypher("inspection")
 
@@ -87,20 +85,8 @@ class Neo4jInspector:
 
 
 def _seen(row: Mapping[str, Any], documents: Sequence[str]) -> Seen:
-    entity = Entity(
-        EntityNo(row["no"]),
-        row["entity_id"],
-        row["type"],
-        row["key"],
-        row["name"],
-        row["description"],
-        row["mentions"],
-        row["chunks"],
-        {key: value for key, value in row.items() if key not in ENTITY_COLUMNS},
-    )
-    return Seen(entity, tuple(row.get("communityPath", ())), documents[0] if documents else None)
+    return Seen(entity_of(row), tuple(row.get("communityPath", ())), documents[0] if documents else None)
 
 
 def _edge(source: str, target: str, row: Mapping[str, Any]) -> Edge:
-    properties = {key: value for key, value in row.items() if key not in RELATION_COLUMNS}
-    return Edge(source, target, row["type"], row["weight"], row["evidence"], properties)
+    return Edge(source, target, row["type"], row["weight"], row["evidence"], extracted(row, RELATION_COLUMNS))

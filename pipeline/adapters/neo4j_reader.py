@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.deadline import Deadline
 from pipeline.errors import InconsistentGeneration
-from pipeline.graphs.columns import ENTITY_COLUMNS, RELATION_COLUMNS
+from pipeline.graphs.columns import RELATION_COLUMNS, entity_of, extracted
 from pipeline.graphs.parts import GraphRef
 from pipeline.graphs.sessions import Sessions
 from pipeline.queries import load_cypher
@@ -65,7 +65,7 @@ class Neo4jReader:
     async def entities(self, graph: GraphRef, after: int | None, limit: int, deadline: Deadline) -> list[Entity]:
         """See `GraphReader`."""
         page = {"after": -1 if after is None else after, "limit": limit}
-        return [_entity(row["row"]) for row in await self._read(graph, _READ["entities"], page, deadline)]
+        return [entity_of(row["row"]) for row in await self._read(graph, _READ["entities"], page, deadline)]
 
     async def relations(
         self, graph: GraphRef, after: tuple[int, int, str] | None, limit: int, deadline: Deadline
@@ -144,20 +144,6 @@ def _scored(chunks: list[int], scores: list[float], allowed: Ints | None) -> Sco
     return found if allowed is None else found.where(np.isin(found.chunks, allowed))
 
 
-def _entity(row: Mapping[str, Any]) -> Entity:
-    return Entity(
-        EntityNo(row["no"]),
-        row["entity_id"],
-        row["type"],
-        row["key"],
-        row["name"],
-        row["description"],
-        row["mentions"],
-        row["chunks"],
-        {key: value for key, value in row.items() if key not in ENTITY_COLUMNS},
-    )
-
-
 def _key(relation: Relation) -> tuple[int, int, str]:
     return relation.source, relation.target, relation.type
 
@@ -169,5 +155,5 @@ def _relation(source: int, target: int, row: Mapping[str, Any]) -> Relation:
         row["type"],
         row["weight"],
         row["evidence"],
-        {key: value for key, value in row.items() if key not in RELATION_COLUMNS},
+        extracted(row, RELATION_COLUMNS),
     )

@@ -1,12 +1,14 @@
-"""Names that a property graph keeps for itself beside the extracted properties of entities and relations."""
+"""How a property graph keeps entities and relations: columns of its own, and the extracted properties beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pipeline.errors import InvalidRequest
 from pipeline.graphs.parts import check_keys
-from schemas.graph import Entity, Relation
+from schemas.graph import Entity, Relation, Scalar
+from schemas.ids import EntityNo
 
 ENTITY_COLUMNS = frozenset(
     {
@@ -38,6 +40,26 @@ def check_columns(entities: Iterable[Entity], relations: Iterable[Relation]) -> 
         _check(f"node {entity.name!r}", entity.properties, ENTITY_COLUMNS)
     for relation in relations:
         _check(f"relationship {relation.type!r}", relation.properties, RELATION_COLUMNS)
+
+
+def entity_of(row: Mapping[str, Any]) -> Entity:
+    """Return the entity of a node, by the names of its columns and properties."""
+    return Entity(
+        EntityNo(row["no"]),
+        row["entity_id"],
+        row["type"],
+        row["key"],
+        row["name"],
+        row["description"],
+        row["mentions"],
+        row["chunks"],
+        extracted(row, ENTITY_COLUMNS),
+    )
+
+
+def extracted(row: Mapping[str, Any], columns: frozenset[str]) -> dict[str, Scalar]:
+    """Return the extracted properties of a row: those that are no columns."""
+    return {key: value for key, value in row.items() if key not in columns}
 
 
 def _check(what: str, properties: Mapping[str, object], columns: frozenset[str]) -> None:
