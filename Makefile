@@ -12,6 +12,7 @@ demo: install
 
 test: install
 	deploy/neo4j/install || true  # where it could not, it has said what to do, and those tests are skipped; not in CI
+	tests/explorer/install-browser || true  # likewise
 	$(BIN)/python -m pytest
 
 check: install

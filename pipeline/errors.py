@@ -10,6 +10,7 @@ SapwoodError
 │   ├── Refused                 a rule forbids it (path, address, size, archive)
 │   ├── Unauthorized            nobody knows who asks
 │   ├── Forbidden               the key lacks the scope
+│   ├── Refusal                 an agent's question to a graph, with a code
 │   └── TooMany                 over a limit of rate, concurrency or queue share
 ├── Conflict                    somebody else was first
 │   ├── Duplicate
@@ -22,6 +23,7 @@ SapwoodError
 │   └── ParserKilled
 ├── DependencyError             a server or model did not do its part
 │   ├── StoreUnavailable
+│   ├── Unreachable             a server on the web
 │   ├── EmbeddedServerError
 │   ├── ModelError
 │   │   └── ModelRefused
@@ -83,6 +85,20 @@ class Unauthorized(InvalidRequest):
 
 class Forbidden(InvalidRequest):
     """The key does not allow this."""
+
+
+class Refusal(InvalidRequest):
+    """A question to a graph is refused; the message is meant for the agent that asked.
+
+    Attributes:
+        code: what is wrong, in capitals (`graphtools.refusal.Code`).
+        kind: of a query that cannot be read, what is wrong with its text (`graphtools.refusal.Kind`); else empty.
+        line, column: where in the text, from 1; 0 where it is about no place.
+    """
+
+    def __init__(self, code: str, message: str, kind: str = "", line: int = 0, column: int = 0) -> None:
+        self.code, self.kind, self.line, self.column = code, kind, line, column
+        super().__init__(message)
 
 
 class TooMany(InvalidRequest):
@@ -157,6 +173,10 @@ class DependencyError(SapwoodError):
 
 class StoreUnavailable(DependencyError):
     """A store cannot be reached or did not answer; the message names its role, never its address."""
+
+
+class Unreachable(DependencyError):
+    """A server on the web cannot be reached, or broke off."""
 
 
 class EmbeddedServerError(DependencyError):

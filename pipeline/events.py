@@ -1,24 +1,20 @@
-"""Events on their way to people: the herald that spreads the word after a commit, and subscriptions without gaps."""
+"""Events on their way to people: the herald that spreads the word after a commit. Who hears it: `feeds.py`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 import structlog
 
-from pipeline.errors import DependencyError
-from pipeline.ports import Doorbell, EventLog, EventStream, Outbox
-from schemas.events import Event
-from schemas.ids import CorpusId, RunId
+from pipeline.errors import DeadlineExceeded, DependencyError
+from pipeline.ports import Doorbell, EventStream, Outbox
+from schemas.ids import RunId
 
 PAGE = 500
 """Events read at a time."""
-
-POLL_SECONDS = 0.2
-"""How often a subscription looks into the log where there is no live stream."""
 
 _PAUSE_SECONDS = 1.0
 _DRAIN_SECONDS = 1.0
@@ -54,7 +50,7 @@ class BackgroundHerald:
             self._news = anyio.Event()
             try:
                 await self._round()
-            except DependencyError as error:
+            except (DependencyError, DeadlineExceeded) as error:
                 _log.warning("herald.paused", error=str(error))
                 await anyio.sleep(_PAUSE_SECONDS)
                 self._rings.clear()
@@ -101,67 +97,8 @@ async def relay_rest(outbox: Outbox, stream: EventStream) -> int:
     return copied
 
 
-async def subscribe(log: EventLog, stream: EventStream, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-    """Yield the events of a run with `seq > after`, each once, in order, up to its final event.
-
-    The live stream makes it fast and may fail, lag or be flushed at any moment: whatever it lacks comes from the log.
-
-    Raises:
-        EventsExpired: the run, or an event after `after`, is beyond retention.
-    """
-    last, ended = after, False
-    while not ended:
-        page = await log.read(run_id, last, PAGE)
-        for event in page:
-            last, ended = event.seq, event.terminal
-            yield event
-        if ended or len(page) == PAGE:
-            continue
-        if not page:
-            newest, over = await log.end_of(run_id)
-            if newest > last:
-                continue
-            if over:
-                return
-        async with aclosing(_live(stream, run_id, last)) as live:
-            async for event in live:
-                last, ended = event.seq, event.terminal
-                yield event
-                if ended:
-                    break
-
-
-async def _live(stream: EventStream, run_id: RunId, last: int) -> AsyncGenerator[Event, None]:
-    """Yield what the stream has next to `last`, and end at a gap, at a pause, or when the stream is away."""
-    try:
-        async with aclosing(stream.follow(run_id, last)) as entries:
-            async for event in entries:
-                if event is None or event.seq > last + 1:
-                    return
-                if event.seq == last + 1:
-                    last = event.seq
-                    yield event
-    except DependencyError:
-        await anyio.sleep(POLL_SECONDS)
-
-
-async def subscribe_corpus(log: EventLog, corpus: CorpusId, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
-    """Yield the events of all runs of a corpus with their positions above `after`, in commit order, without end.
-
-    Raises:
-        EventsExpired: events after `after` are beyond retention.
-    """
-    while True:
-        page = await log.read_corpus(corpus, after, PAGE)
-        for position, event in page:
-            after = position
-            yield position, event
-        if len(page) < PAGE:
-            await anyio.sleep(POLL_SECONDS)
-
-
 async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except DependencyError as error:
+    except (DependencyError, DeadlineExceeded) as error:
         _log.warning("herald.not_drained", error=str(error))

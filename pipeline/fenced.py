@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.ports import Tx
+from pipeline.protocol import storable
 from schemas.query import Wire
 from schemas.runs import Lease, RunState
 
@@ -64,7 +65,7 @@ class FencedTransaction:
         """See `FencedTx`."""
         if not state.terminal:
             raise ValueError(f"{state.value} is no final state")
-        self.state, self.error = state, error
+        self.state, self.error = state, storable(error)
 
     def outlook(self) -> Lease | None:
         """See `FencedTx`."""

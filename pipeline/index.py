@@ -229,12 +229,12 @@ class Indexer:
 
     async def _cluster(self, work: Work, payload: IndexPayload) -> None:
         corpus, number = work.lease.corpus_id, _number(work)
-        building, settings, elsewhere = self._building, payload.settings.graph_indexing, _elsewhere(payload.settings)
+        building, elsewhere = self._building, _elsewhere(payload.settings)
         async with building.reading(_within(work)) as tx:
             result = await building.accounting.get_result(tx, work.lease.run_id)
-            among = None
-            if not result["edges"] and not elsewhere:
-                among = await building.lone_changes(tx, corpus, number, grouping(payload.settings))
+            alike = await building.grouped_alike(tx, corpus, grouping(payload.settings))
+            same = alike is True and not result["edges"]
+            among = await building.lone_changes(tx, corpus, number) if same and not elsewhere else None
             stored = await building.stored_communities(tx, corpus, number, among)
             graph = await building.read_graph(tx, corpus, among)
             bulk = is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id))
@@ -242,12 +242,7 @@ class Indexer:
         async with anyio.create_task_group() as group:
             if bulk:  # before anybody reads the generation; it costs no time beside the clustering
                 group.start_soon(self._analyze, work)
-            clusters = await self._projection.cluster(corpus, number, payload.settings)
-            found.append(
-                await anyio.to_thread.run_sync(
-                    _regroup, graph, stored.paths, clusters, result["edges"], settings.max_cluster_size
-                )
-            )
+            found.append(await self._group(work, payload, graph, stored.paths if same else None))
         [(partition, described)] = found
         failed = 0
         if summariser := self._batch.summariser(payload.settings):
@@ -262,6 +257,21 @@ class Indexer:
             await building.accounting.set_result(tx, work.lease.run_id, {**result, **figures})
             tx.event(Progress(stage="communities", done=rows, total=len(described)))
             tx.advance(Step.PROMOTE)
+
+    async def _group(
+        self, work: Work, payload: IndexPayload, graph: Graph, paths: dict[int, tuple[int, ...]] | None
+    ) -> tuple[Partition, list[Community]]:
+        """Return the communities of a graph: by the `paths` of the generation before, given where no relation changed since
+        and it was grouped by the same settings, else clustered, in the graph's store or here.
+        """
+        known, most = None, payload.settings.graph_indexing.max_cluster_size
+        if paths is not None:
+            limit = None if _elsewhere(payload.settings) else most
+            known = await anyio.to_thread.run_sync(communities.recall, graph.entities, paths, limit)
+        clusters = None
+        if known is None:
+            clusters = await self._projection.cluster(work.lease.corpus_id, _number(work), payload.settings)
+        return await anyio.to_thread.run_sync(_regroup, graph, known, clusters, most)
 
     async def _promote(self, work: Work, payload: IndexPayload) -> None:
         corpus, number, lease = work.lease.corpus_id, _number(work), work.lease
@@ -285,7 +295,7 @@ class Indexer:
 
     async def _regroups(self, tx: Tx, corpus: CorpusId, payload: IndexPayload) -> bool:
         """Whether the settings ask for other communities than the current generation has."""
-        return await self._building.grouped_otherwise(tx, corpus, grouping(payload.settings))
+        return await self._building.grouped_alike(tx, corpus, grouping(payload.settings)) is False
 
     async def _analyze(self, work: Work) -> None:
         async with self._building.reading(_within(work)) as tx:
@@ -293,20 +303,17 @@ class Indexer:
 
 
 def _regroup(
-    graph: Graph,
-    stored: dict[int, tuple[int, ...]],
-    clusters: Clusters | None,
-    edges_changed: bool,
-    max_cluster_size: int,
+    graph: Graph, known: Partition | None, clusters: Clusters | None, max_cluster_size: int
 ) -> tuple[Partition, list[Community]]:
-    """Return the communities: those of the clusters that the graph's store found or, where it is not asked, clustered here,
-    and anew only if an edge changed. Up to some seconds of work, for a thread.
+    """Return the communities: known ones, those of the clusters that the graph's store found, or else clustered here. Up to
+    some seconds of work, for a thread.
     """
-    if clusters is not None:
+    if known is not None:
+        partition = known
+    elif clusters is not None:
         partition = communities.partition(graph.entities, clusters)
     else:
-        known = None if edges_changed else communities.recall(graph.entities, stored, max_cluster_size)
-        partition = known or communities.detect(graph.entities, graph.edges, max_cluster_size)
+        partition = communities.detect(graph.entities, graph.edges, max_cluster_size)
     return partition, communities.described(partition, graph)
 
 

@@ -6,7 +6,7 @@ behind, but for a write whose commit was under way: that one is repeated safely,
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -118,11 +118,20 @@ class RunStore(Protocol):
         *,
         seconds: float | None = None,
         key: str | None = None,
+        digest: bytes | None = None,
     ) -> RunInfo:
         """Make a run durable with its `queued` event; a second call with the same key returns the first run.
 
-        `seconds` from now is its deadline. Raises NotFound if there is no such corpus.
+        `seconds` from now is its deadline. `digest` tells whether two requests are the same: see `pipeline/protocol.py`.
+
+        Raises:
+            NotFound: there is no such corpus.
+            InvalidRequest: the key was used for another request, or the payload holds text that cannot be stored.
         """
+        ...
+
+    async def earlier(self, corpus: CorpusId, kind: RunKind, key: str, digest: bytes | None) -> RunInfo | None:
+        """Return the run that this key made, None if there is none. Raises InvalidRequest: for another request."""
         ...
 
     async def cancel(self, run_id: RunId, reason: str) -> None:
@@ -223,11 +232,19 @@ class EventLog(Protocol):
         """Return the last sequence number of a run and whether it has ended. Raises EventsExpired if it is unknown."""
         ...
 
+    async def ends(self, runs: Collection[RunId]) -> Mapping[RunId, tuple[int, bool]]:
+        """Return what `end_of` does, for many runs at once; one that is unknown is missing."""
+        ...
+
     async def read_corpus(self, corpus: CorpusId, after: int, limit: int) -> list[tuple[int, Event]]:
         """Return events of all runs of a corpus with their corpus position, in commit order, positions above `after`.
 
         Positions grow but are not dense; none is ever passed over. Raises EventsExpired beyond retention.
         """
+        ...
+
+    async def positions(self, corpora: Collection[CorpusId]) -> Mapping[CorpusId, int]:
+        """Return the last position up to which each of these corpora can be read, gone or not; 0 before its first event."""
         ...
 
 
@@ -247,14 +264,10 @@ class Outbox(Protocol):
 
 
 class EventStream(Protocol):
-    """The live copy of event logs. It may be flushed or trimmed at any moment: readers notice by the dense sequence."""
+    """The live copy of event logs, as those who write it see it; who reads it: `pipeline/feeds.py`."""
 
     async def publish(self, events: Sequence[Event]) -> None:
         """Append events under the ids `<seq>-0`; one that is already there is no error."""
-        ...
-
-    def follow(self, run_id: RunId, after: int) -> AsyncGenerator[Event | None, None]:
-        """Yield events after `after` as they come, and None about once a second when there is none. Never ends itself."""
         ...
 
 

@@ -75,7 +75,9 @@ class ProjectedRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What PROJECT found: vectors that the number sees (None: PostgreSQL has them), and the numbers that do not count."""
+    """What FOLLOW found: vectors that the number sees, and the numbers that do not count; None and none where PostgreSQL has
+    the vectors.
+    """
 
     dense_rows: int | None
     void: tuple[int, ...]
@@ -123,10 +125,10 @@ class Projection:
         self, corpus: CorpusId, number: int, settings: CorpusSettings, collection: str, dimension: int
     ) -> Followed:
         """End the vectors of what the number removed, and count those that it sees."""
-        void = await self._rows.void(corpus, number, _call())
         store = self._dense(settings)
         if store is None:
-            return Followed(None, void)
+            return Followed(None, ())
+        void = await self._rows.void(corpus, number, _call())
         await store.ensure(collection, dimension, _call())
         await store.remove(collection, number, await self._rows.ended_documents(corpus, number, _call()), void, _call())
         return Followed(await store.count(collection, number, void, _call()), void)

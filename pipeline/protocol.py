@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
+
+import orjson
 
 from schemas.events import TERMINAL_TYPES, Cancelled, Expired, Failed
 from schemas.query import Wire
@@ -87,6 +91,37 @@ def last_words(bodies: Sequence[Wire], state: RunState | None, error: str, reaso
 def storable(text: str) -> str:
     """Return a text as PostgreSQL can hold it: without NUL, and with `?` for lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def storable_json(value: Any) -> Any:
+    """Return a JSON value with all its texts storable; the very same value if they are, which is cheap to find out."""
+    try:
+        if b"\\u0000" not in orjson.dumps(value):
+            return value
+    except TypeError:  # lone surrogates, among other things
+        pass
+    return _cleaned(value)
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return storable(value)
+        case dict():
+            pairs = cast("dict[object, object]", value).items()
+            return {_cleaned(name): _cleaned(one) for name, one in pairs}
+        case list() | tuple():
+            return [_cleaned(one) for one in cast("Sequence[object]", value)]
+        case _:
+            return value
+
+
+def digest_of(request: Mapping[str, Any]) -> bytes:
+    """Return what tells a request from others: the SHA-256 of its canonical JSON.
+
+    Leave out what has its default value, so that a field which a newer program adds changes the digest of no old request.
+    """
+    return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def backoff(attempts: int, cap: float = 30.0) -> float:

@@ -9,6 +9,9 @@ from contextvars import ContextVar
 EVERYBODY = ""
 """No tenant in particular: what is done in the background, and what a single user does."""
 
+NOBODY = "\x7f"
+"""No tenant at all: whoever works for it sees no row. A control character, which is in no tenant's name."""
+
 _tenant: ContextVar[str] = ContextVar("tenant", default=EVERYBODY)
 
 
@@ -23,9 +26,9 @@ def act_for(tenant: str) -> None:
 
 
 @contextmanager
-def apart() -> Generator[None, None, None]:
-    """Begin with `EVERYBODY`, and leave no trace of whom the block worked for."""
-    token = _tenant.set(EVERYBODY)
+def apart(tenant: str = EVERYBODY) -> Generator[None, None, None]:
+    """Begin with this tenant, by default `EVERYBODY`, and leave no trace of whom the block worked for."""
+    token = _tenant.set(tenant)
     try:
         yield
     finally:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from pydantic import Field
+
+from schemas.query import Wire
 
 _FORM = re.compile(r"sw_([0-9a-f]{16})_([0-9a-f]{64})")
 
@@ -19,6 +24,31 @@ class Scope(StrEnum):
     QUERY = "query"
     INSPECT = "inspect"
     ADMIN = "admin"
+
+
+class TenantLimits(Wire):
+    """What a tenant may use of the gateway; None is the gateway's own limit. 0 allows none.
+
+    `open_runs` counts in all processes together; the others are those of one process.
+    """
+
+    requests_per_second: float | None = Field(default=None, gt=0, le=100_000)
+    direct_queries: int | None = Field(default=None, ge=0, le=10_000)
+    streams: int | None = Field(default=None, ge=0, le=100_000)
+    open_runs: int | None = Field(default=None, ge=0, le=1_000_000)
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> TenantLimits:
+        """Return the limits that a database holds; one that only a newer program knows limits nothing here."""
+        return cls.model_validate({name: value for name, value in values.items() if name in cls.model_fields})
+
+    def own(self) -> dict[str, Any]:
+        """Return those that are set."""
+        return self.model_dump(exclude_none=True)
+
+    def over(self, others: TenantLimits) -> TenantLimits:
+        """Return these, and the others where nothing is set."""
+        return others.model_copy(update=self.own())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +86,7 @@ class ApiKey:
 class StoredKey:
     """What is known of a key that somebody shows. `good`: neither revoked nor expired, by the database's clock.
 
-    `seconds_left` is the time until it expires, or None where it does not.
+    `seconds_left` is the time until it expires, or None where it does not. `limits` are its tenant's.
     """
 
     key_id: str
@@ -65,6 +95,7 @@ class StoredKey:
     secret_hash: bytes = field(repr=False)
     seconds_left: float | None
     good: bool
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,29 @@
-"""What index and batch runs carry in their rows: all that a worker needs which did not make the run."""
+"""What runs carry in their rows: all that a worker needs which did not make the run.
+
+A worker ignores what it does not know in the payload itself, so that during an upgrade a newer program may add what says
+something about the work, as a trace does. What changes the work goes into `settings` or `request`: an unknown name there is
+an error, as another answer than the one asked for would be worse than none.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from schemas.documents import Item, Source
 from schemas.query import QueryRequest, Wire
 from schemas.settings import CorpusSettings
 
 
-class IndexPayload(Wire):
+class Payload(Wire):
+    """What the row of a run holds. Unknown names are ignored; see above."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class IndexPayload(Payload):
     """An index run: the sources to mirror (None: the remembered ones) and the settings of the corpus when it was asked for.
 
     `actor` and `reason` let a sparse generation pass the gate; both or neither. `traceparent` is the W3C trace context of who
@@ -27,7 +38,7 @@ class IndexPayload(Wire):
     traceparent: str = ""
 
 
-class BatchPayload(Wire):
+class BatchPayload(Payload):
     """Some documents of an index run, to be written under `generation` into `collection`."""
 
     corpus: str
@@ -38,7 +49,7 @@ class BatchPayload(Wire):
     traceparent: str = ""
 
 
-class QueryPayload(Wire):
+class QueryPayload(Payload):
     """A queued question."""
 
     tenant: str

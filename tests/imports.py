@@ -22,6 +22,7 @@ def main() -> None:
         if not name.startswith(OPTIONAL) and not name.endswith("__main__"):
             import_module(name)
     assert (files("pipeline") / "sql" / "migrations" / "0001_core.sql").is_file(), "the wheel has no SQL"
+    assert (files("worker") / "gateway/explorer/static/index.html").is_file(), "the wheel has no explorer"
     assert all((files(name) / "py.typed").is_file() for name in PACKAGES), "the wheel has no py.typed"
     sys.stdout.write(f"sapwood {metadata.version('sapwood')}: {len(found)} modules found, all that must import do\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
@@ -15,10 +16,10 @@ import watchfiles
 
 from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest, NotFound, SapwoodError
-from pipeline.events import subscribe, subscribe_corpus
 from pipeline.graphs.export import graph_lines
 from pipeline.graphs.parts import GraphRef
 from pipeline.ingest.sources import make_source
+from pipeline.protocol import digest_of
 from pipeline.retrieval.stage import Emit
 from schemas.corpora import Corpus, CorpusSummary
 from schemas.documents import DocumentOutcome, Outcome, Source
@@ -77,14 +78,21 @@ class Sapwood:
         return await self.create_corpus(name, settings)
 
     async def delete_corpus(self, name: str) -> None:
-        """Delete a corpus with everything that came from it; a run that is under way finds itself fenced out.
+        """Delete a corpus with its uploads and everything that came from it; a run under way finds itself fenced out.
 
         What it has in a store that cannot be reached now goes as soon as a worker reaches that store.
         """
         corpus = await self.corpus(name)
         self.services.snapshots.forget(corpus.corpus_id)
+        await self.forget_uploads(corpus.corpus_id)  # before its rows: whoever is cut off here may delete it again
         await self.services.corpora.delete(self.tenant, name, Deadline.after(LONG))
         await self.services.outside.inter(Deadline.after(LONG))
+
+    async def forget_uploads(self, corpus: CorpusId) -> None:
+        """Delete the uploaded files of a corpus, if it has any."""
+        if self.services.uploads is not None:
+            folder = self.services.uploads / str(corpus)
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     async def sources(self, name: str) -> list[Source]:
         """Return the sources that a corpus mirrors."""
@@ -105,8 +113,20 @@ class Sapwood:
         """Enqueue an index run that makes the corpus mirror these sources; none given: the remembered ones.
 
         `include` and `exclude` are globs for all folders among them. A second call with the same `key` returns the first
-        run. Raises InvalidRequest, Refused or ConfigurationError before anything is enqueued.
+        run and changes nothing; for another request, it is an InvalidRequest. Raises InvalidRequest, Refused or
+        ConfigurationError before anything is enqueued.
         """
+        asked = {
+            "sources": [one if isinstance(one, str) else asdict(one) for one in sources],
+            "settings": settings and settings.model_dump(mode="json", exclude_defaults=True),
+            "include": list(include),
+            "exclude": list(exclude),
+            "actor": actor,
+            "override_reason": override_reason,
+        }
+        digest = digest_of({name: value for name, value in asked.items() if value not in ([], "", None)})
+        if key is not None and (earlier := await self._earlier(corpus, RunKind.INDEX, key, digest)):
+            return earlier
         made = [await self._source(one, include, exclude) for one in sources]
         if not made and not await self.sources(corpus):
             raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
@@ -124,7 +144,7 @@ class Sapwood:
                 traceparent=traceparent,
             )
             values = payload.model_dump(mode="json")
-            return await self.services.runs.submit(found.corpus_id, RunKind.INDEX, values, key=key)
+            return await self.services.runs.submit(found.corpus_id, RunKind.INDEX, values, key=key, digest=digest)
 
     async def work(self, run_id: str) -> RunInfo:
         """Work on a run in this process until it has ended, beside whatever workers there are. Raises NotFound."""
@@ -141,28 +161,31 @@ class Sapwood:
             return await self.services.answerer.ask(self.tenant, corpus, request, deadline, emit)
 
     async def enqueue_query(self, corpus: str, request: QueryRequest, *, key: str | None = None) -> RunInfo:
-        """Enqueue a question for the workers; its deadline counts from now."""
+        """Enqueue a question for the workers; its deadline counts from now. `key` is as in `index`."""
         found = await self.corpus(corpus)
+        digest = digest_of(request.model_dump(mode="json", exclude_defaults=True))
         with tracing.enqueueing(RunKind.QUERY) as traceparent:
             payload = QueryPayload(tenant=self.tenant, corpus=corpus, request=request, traceparent=traceparent)
             values = payload.model_dump(mode="json")
             return await self.services.runs.submit(
-                found.corpus_id, RunKind.QUERY, values, seconds=request.deadline, key=key
+                found.corpus_id, RunKind.QUERY, values, seconds=request.deadline, key=key, digest=digest
             )
 
     async def subscribe(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run after this number, each once, in order, up to its final one. Raises NotFound."""
         await self.info(run_id)
-        async with aclosing(subscribe(self.services.events, self.services.stream, RunId(run_id), after)) as events:
-            async for event in events:
-                yield event
+        async with aclosing(self.services.feeds.run(RunId(run_id), after)) as found:
+            async for entries in found:
+                for entry in entries:
+                    yield entry.event
 
     async def subscribe_corpus(self, corpus: str, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
         """Yield the events of all runs of a corpus with their positions, without end."""
         found = await self.corpus(corpus)
-        async with aclosing(subscribe_corpus(self.services.events, found.corpus_id, after)) as pairs:
-            async for pair in pairs:
-                yield pair
+        async with aclosing(self.services.feeds.corpus(found.corpus_id, after)) as feed:
+            async for entries in feed:
+                for entry in entries:
+                    yield entry.place, entry.event
 
     async def events(self, run_id: str, after: int = 0) -> list[Event]:
         """Return the events of a run that are there now. Raises NotFound."""
@@ -224,10 +247,13 @@ class Sapwood:
 
     async def index_summary(self, run: RunInfo) -> dict[str, Any]:
         """Return what an index run achieved: its final event, shortened."""
-        events = await self.events(run.run_id)
-        last = events[-1] if events else None
-        body = last.body.model_dump() if last else {}
-        seconds = _between(events[0].at, last.at) if last else 0.0
+        await self.info(run.run_id)
+        end, _ = await self.services.events.end_of(run.run_id)
+        ends = [await self.services.events.read(run.run_id, seq, 1) for seq in ((0, end - 1) if end else ())]
+        body, seconds = {}, 0.0
+        if ends:
+            [[first], [last]] = ends
+            body, seconds = last.body.model_dump(), _between(first.at, last.at)
         return {
             "generation": body.get("generation"),
             "result": body.get("type"),
@@ -294,6 +320,13 @@ class Sapwood:
             await self.services.outside.collect(corpus, Deadline.after(LONG))
         except SapwoodError as error:  # the run is done whatever that store says; the next pass finds what is left
             _log.warning("outside.collect", error=str(error))
+
+    async def _earlier(self, corpus: str, kind: RunKind, key: str, digest: bytes) -> RunInfo | None:
+        try:
+            found = await self.corpus(corpus)
+        except NotFound:
+            return None
+        return await self.services.runs.earlier(found.corpus_id, kind, key, digest)
 
     async def _source(self, one: str | Source, include: Sequence[str], exclude: Sequence[str]) -> Source:
         if isinstance(one, Source):

@@ -28,6 +28,7 @@ from worker.gateway.command import gateway
 from worker.health import verdict
 from worker.key_commands import register as register_keys
 from worker.settings import load
+from worker.webhook_commands import register as register_webhooks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,6 +75,7 @@ def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
 
 
 register_keys(app, run)
+register_webhooks(app, run)
 app.command()(gateway)
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -25,6 +26,7 @@ from pipeline.adapters import (
 )
 from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
 from pipeline.adapters.hash_embedder import HashEmbedder
+from pipeline.adapters.http_webhooks import HttpSender
 from pipeline.adapters.neo4j_communities import GdsLeiden
 from pipeline.adapters.neo4j_driver import Neo4jConfig, open_neo4j
 from pipeline.adapters.neo4j_graph import Neo4jGraph
@@ -46,14 +48,17 @@ from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_projection import PostgresProjection
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.adapters.postgres_snapshot import PostgresSnapshots
+from pipeline.adapters.postgres_webhooks import PostgresDeliveries, PostgresWebhooks
 from pipeline.adapters.redis_streams import RedisStreams, open_streams
 from pipeline.adapters.spacy_extractor import SpacyExtractor
 from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
 from pipeline.answer import Answerer
 from pipeline.building import Building
 from pipeline.deadline import Deadline
+from pipeline.egress import Egress
 from pipeline.errors import ConfigurationError, MissingExtra
 from pipeline.events import open_herald
+from pipeline.feeds import Feeds, open_feeds
 from pipeline.generations.outside import Outside
 from pipeline.generations.pins import PinBoard
 from pipeline.graphs.inspection import Evidence, GraphInspector
@@ -104,12 +109,24 @@ class OtherStores:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookParts:
+    """Who is told how runs ended, what is still to be told, and how it goes out."""
+
+    registry: PostgresWebhooks
+    deliveries: PostgresDeliveries
+    sender: HttpSender
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
     """Everything an application of Sapwood works with, open."""
 
     pool: Pool
+    uploads: Path | None
+    """Where the uploaded files of corpora lie, a folder each; None where not every worker could read them."""
     corpora: PostgresCorpora
     keys: PostgresKeys
+    webhooks: WebhookParts
     generations: PostgresGenerations
     collector: PostgresCollector
     records: PostgresProjection
@@ -119,6 +136,7 @@ class Services:
     runs: PostgresRuns
     events: PostgresEvents
     stream: RedisStreams
+    feeds: Feeds
     doorbell: ArqDoorbell
     pins: PinBoard
     snapshots: SnapshotCache
@@ -244,12 +262,11 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(database_url, settings.database_pool_size))
         stream = await stack.enter_async_context(open_streams(redis_url))
-        doorbell = await stack.enter_async_context(open_doorbell(redis_url))
-        events = PostgresEvents(pool)
+        doorbell, events = await stack.enter_async_context(open_doorbell(redis_url)), PostgresEvents(pool)
         herald = await stack.enter_async_context(open_herald(events, stream, doorbell))
-        runs = PostgresRuns(
-            pool, herald, owner=owner, lease_seconds=settings.lease_seconds, max_crashes=settings.max_crashes
-        )
+        feeds = await stack.enter_async_context(open_feeds(events, stream))
+        lease, crashes = settings.lease_seconds, settings.max_crashes
+        runs = PostgresRuns(pool, herald, owner=owner, lease_seconds=lease, max_crashes=crashes)
         snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
         models = models_of(settings, await openai_client(stack, settings))
         pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
@@ -265,8 +282,10 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         vitals, build = Vitals(), building(pool, corpora, collector, promotions.promoted)
         yield Services(
             pool=pool,
+            uploads=settings.home / "uploads" if settings.database_url is None else None,
             corpora=corpora,
             keys=PostgresKeys(pool),
+            webhooks=webhook_parts(pool, settings),
             generations=PostgresGenerations(pool),
             collector=collector,
             records=records,
@@ -276,6 +295,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             runs=runs,
             events=events,
             stream=stream,
+            feeds=feeds,
             doorbell=doorbell,
             pins=pins,
             snapshots=snapshots,
@@ -290,6 +310,12 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             vitals=vitals,
             watched=watched(vitals.metrics, Gauges(PostgresStanding(pool).read, lambda: figures(snapshots))),
         )
+
+
+def webhook_parts(pool: Pool, settings: WorkerSettings) -> WebhookParts:
+    """Return what webhooks are made of; the same rules hold for a URL when it is registered and when it is used."""
+    egress = Egress(allowed=settings.webhooks_private_networks)
+    return WebhookParts(PostgresWebhooks(pool, egress.check), PostgresDeliveries(pool), HttpSender(egress))
 
 
 def figures(snapshots: SnapshotCache) -> tuple[int, int, int]:
@@ -345,7 +371,7 @@ def building(
         write_batch=postgres_rows.write_batch,
         derive=postgres_derive.derive,
         lone_changes=postgres_communities.lone_changes,
-        grouped_otherwise=postgres_communities.grouped_otherwise,
+        grouped_alike=postgres_communities.grouped_alike,
         read_graph=postgres_communities.read_graph,
         stored_communities=postgres_communities.stored_communities,
         write_communities=postgres_communities.write_communities,

@@ -30,6 +30,8 @@ EXTRAS = {"local": "wordllama", "nlp": "spacy", "neo4j": "neo4j", "qdrant": "qdr
 FREE_BYTES = 1 << 30
 SKEW_SECONDS = 2.0
 PROBE_SECONDS = 5.0
+ROW_SECURITY = 5
+"""The migration that keeps tenants apart in the database."""
 WAIT_SECONDS = 1.0
 
 
@@ -41,6 +43,15 @@ class Check:
     ok: bool
     detail: str
     cure: str = ""
+
+
+_LOOSE = """
+select array_agg(quote_ident(c.relname) order by c.relname) from pg_class c
+where c.relnamespace = 'sapwood'::regnamespace and c.relkind in ('r', 'p')
+    and exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'of_tenant')
+    and not (c.relrowsecurity and c.relforcerowsecurity)
+"""
+"""Tables with a policy for tenants that does not hold."""
 
 
 class Database(Protocol):
@@ -165,6 +176,7 @@ async def _database(url: str) -> list[Check]:
             await _postgres(connection),
             await _vector(connection),
             await _migrations(connection),
+            *await _row_security(connection),
             await _clock(connection),
         ]
 
@@ -190,6 +202,26 @@ async def _migrations(connection: Database) -> Check:
         return Check("migrations", False, "the database is newer than this program", "Update sapwood.")
     detail = f"{len(applied)} of {len(shipped)} applied"
     return Check("migrations", applied == shipped, detail, "Run `sapwood migrate`.")
+
+
+async def _row_security(connection: Database) -> list[Check]:
+    """Look whether tenants are kept apart; before the migration that sees to it there is nothing to look at."""
+    if ROW_SECURITY not in await _applied(connection):
+        return []
+    login = str(await connection.fetchval("select quote_ident(current_user)"))
+    may = bool(await connection.fetchval("select pg_has_role(current_user, 'sapwood_tenant', 'set')"))
+    role = Check(
+        "tenant role",
+        may,
+        f"{login} may {'' if may else 'not '}act for one tenant",
+        f"As the owner of the role: `grant sapwood_tenant to {login} with inherit false, set true`.",
+    )
+    loose = cast("list[str]", await connection.fetchval(_LOOSE) or [])
+    cure = "; ".join(
+        f"alter table sapwood.{name} enable row level security, force row level security" for name in loose[:3]
+    )
+    detail = f"not behind its policies: {', '.join(loose)}" if loose else "every table is behind its policies"
+    return [role, Check("row security", not loose, detail, f"As the owner: `{cure}`." if cure else "")]
 
 
 async def _applied(connection: Database) -> set[int]:

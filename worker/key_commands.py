@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
 from pipeline.deadline import Deadline
-from schemas.keys import ApiKey, KeyInfo, Scope, Tenant
+from pipeline.errors import InvalidRequest
+from schemas.keys import ApiKey, KeyInfo, Scope, Tenant, TenantLimits
 from worker import show
 from worker.app import Sapwood
 
@@ -28,9 +30,10 @@ _MOST_DAYS = 36525
 def register(app: typer.Typer, run: Run) -> None:
     """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
     commands = _Commands(run)
-    tenants = typer.Typer(no_args_is_help=True, help="Make and list tenants, who see nothing of each other.")
+    tenants = typer.Typer(no_args_is_help=True, help="Make, list and limit tenants, who see nothing of each other.")
     tenants.command("create")(commands.create_tenant)
     tenants.command("list")(commands.list_tenants)
+    tenants.command("limits")(commands.limits)
     keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of programs that use the gateway.")
     keys.command("create")(commands.create_key)
     keys.command("list")(commands.list_keys)
@@ -48,6 +51,23 @@ def lifetime(text: str) -> float | None:
     if not 0 < found <= _MOST_DAYS * 86400.0:
         raise typer.BadParameter(f"{text!r} is no time to live; write `90d`, `12h` or `2w`", param_hint="--expires")
     return found
+
+
+def limited(limits: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Return limits with changes like `streams=5`, or `streams=` for one that goes. Raises InvalidRequest."""
+    wanted = dict(TenantLimits.stored(limits).own())
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or name not in TenantLimits.model_fields:
+            raise InvalidRequest(
+                f"{change!r} is no limit; write one of {', '.join(TenantLimits.model_fields)} as KEY=VALUE."
+            )
+        wanted[name] = value or None
+    try:
+        return TenantLimits.model_validate(wanted).own()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(f"{first['loc'][0]}: {first['msg']}") from None
 
 
 class _Commands:
@@ -77,6 +97,34 @@ class _Commands:
 
         async def action(sapwood: Sapwood) -> int:
             _show_tenants(await sapwood.services.keys.tenants(Deadline.after(CALL)), json)
+            return 0
+
+        self._run(action)
+
+    def limits(
+        self,
+        name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the tenant.")],
+        changes: Annotated[
+            list[str],
+            typer.Argument(metavar="KEY=VALUE", help="A limit; without a value it is the gateway's own again."),
+        ] = [],  # noqa: B006 - typer copies it
+        json: Json = False,
+    ) -> None:
+        """Show or set what a tenant may use of the gateway, where it differs from the gateway's own limits.
+
+        The limits are `requests_per_second`, `direct_queries`, `streams` (of one process) and `open_runs` (of all).
+        Gateways follow within a few seconds.
+
+        Example: `sapwood tenant limits acme requests_per_second=5 open_runs=20 streams=`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            keys = sapwood.services.keys
+            found = await keys.tenant(name, Deadline.after(CALL))
+            if changes:
+                found = await keys.set_limits(name, limited(found.limits, changes), Deadline.after(CALL))
+            text = ", ".join(f"{limit}={value:g}" for limit, value in sorted(found.limits.items()))
+            show.done(f"{found.name}: {text or 'no limits of its own'}", asdict(found), json)
             return 0
 
         self._run(action)

@@ -20,6 +20,7 @@ _PATTERNS = (
     (re.compile(rf"((?:{_NAMES})[\"']?\s*[=:]\s*[\"']?)(?!bearer\b)[^\s&\"',;)]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\bsk-[\w-]{8,}"), HIDDEN),
+    (re.compile(r"\bwhsec_[\w+/=-]+"), HIDDEN),
     (re.compile(r"sw_([0-9a-f]{16})_[0-9a-f]+"), rf"sw_\1_{HIDDEN}"),  # the public part of our own keys may be seen
 )
 

@@ -29,6 +29,7 @@ from prometheus_client.registry import Collector
 from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, SapwoodError
 from pipeline.tenancy import apart
+from pipeline.webhooks import Outcome
 from schemas.events import LegDone
 from schemas.query import QueryResult, Wire
 from schemas.runs import RunKind
@@ -82,6 +83,8 @@ GAUGES = {
     "leases_expired": _About("Running units whose worker has gone quiet; sweepers requeue them."),
     "cancels_pending": _About("Units that were asked to stop and have not yet."),
     "pins": _About("Pins of readers on generations, by all processes."),
+    "webhooks_due": _About("Deliveries of webhooks that are due and that nobody makes yet. Up to 10,000."),
+    "webhooks_oldest_due_seconds": _About("For how long the oldest of them has been due."),
     "garbage_lag_seconds": _About(
         "How long ago the oldest generation that is not yet reclaimed fell out of retention."
     ),
@@ -114,6 +117,9 @@ class Metrics:
         self._tokens = Counter("sapwood_model_tokens", "Tokens paid for by batches.", ["direction"], registry=made)
         self._rows = Counter("sapwood_garbage_rows", "Rows and vectors collected.", ["store"], registry=made)
         self._graphs = Counter("sapwood_garbage_graphs", "Graphs collected in other stores.", registry=made)
+        self._told = Counter(
+            "sapwood_webhook_attempts", "Attempts to deliver to webhooks, by outcome.", ["outcome"], registry=made
+        )
         self._generations = Counter("sapwood_garbage_generations", "Generations reclaimed.", registry=made)
 
     def heard(self, body: Wire) -> None:
@@ -141,6 +147,10 @@ class Metrics:
         """Count the tokens of a batch, by its `input_tokens` and `output_tokens`."""
         for direction in ("input", "output"):
             self._tokens.labels(direction).inc(counts.get(f"{direction}_tokens", 0))
+
+    def told(self, outcome: Outcome) -> None:
+        """Count an attempt to deliver to a webhook."""
+        self._told.labels(outcome.value).inc()
 
     def collected(self, generations: int, rows: int) -> None:
         """Count what a pass took away in PostgreSQL."""

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -20,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from pipeline.egress import Network, networks
 from pipeline.errors import ConfigurationError
 
 PREFIX = "SAPWOOD_"
@@ -49,7 +51,10 @@ class WorkerSettings(BaseModel):
     `gateway_auth` is by default `none` on a loopback address and `keys` elsewhere. `gateway_source_roots` are folders,
     separated by colons, with one folder for each tenant, below which its keys may name files as sources. The limits of
     the gateway are those of one tenant in one process, but for `gateway_open_runs`, which counts the tenant's runs that have
-    not ended.
+    not ended, and `gateway_failures_per_second`: the attempts without a valid key from one address, ten seconds' worth at once.
+
+    `webhooks_private_networks` are networks in CIDR form, separated by commas, to whose addresses and any of whose ports
+    webhooks may go beside the public internet, e.g. those of a cluster. URLs of documents may never.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -90,9 +95,14 @@ class WorkerSettings(BaseModel):
     gateway_direct_queries: int = Field(default=32, ge=1, le=10_000)
     gateway_streams: int = Field(default=200, ge=1, le=100_000)
     gateway_open_runs: int = Field(default=1000, ge=1, le=1_000_000)
+    gateway_failures_per_second: float = Field(default=2.0, gt=0, le=100_000)
     gateway_heartbeat_seconds: float = Field(default=15.0, ge=0.05, le=300)
     gateway_send_seconds: float = Field(default=30.0, ge=0.05, le=3600)
     gateway_grace_seconds: float = Field(default=10.0, ge=0, le=3600)
+
+    webhooks_private_networks: Annotated[
+        tuple[Network, ...], BeforeValidator(lambda given: networks(given) if isinstance(given, str) else given)
+    ] = ()
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"

@@ -17,6 +17,7 @@ from worker.maintenance import collect_garbage, keep_pins, look_after
 from worker.metrics import show
 from worker.process import Vitals, lanes, run_worker
 from worker.settings import WorkerSettings
+from worker.webhooks import deliver_webhooks
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +31,7 @@ async def supervise(settings: WorkerSettings) -> int:
         group.start_soon(look_after, services.promotions, services.generations, services.snapshots, services.dense)
         metrics = services.vitals.metrics
         group.start_soon(collect_garbage, services.collector, services.outside, services.events, metrics)
+        group.start_soon(deliver_webhooks, services.webhooks.deliveries, services.webhooks.sender, metrics)
         if settings.metrics_port:
             await group.start(show, services.watched, settings.metrics_host, settings.metrics_port)
         await run_worker(services.parts(), services.doorbell, lanes(settings.index_jobs, settings.query_jobs))

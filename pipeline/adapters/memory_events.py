@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +18,9 @@ from schemas.query import Wire
 
 WIDTH = 1 << 20
 """Positions that one commit may take."""
+
+BLOCK_SECONDS = 0.2
+"""How long one look at the stream waits for news."""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,11 @@ class MemoryEvents:
         run = self._known(run_id)
         return len(run.events), run.ended
 
+    async def ends(self, runs: Collection[RunId]) -> Mapping[RunId, tuple[int, bool]]:
+        """See `EventLog`."""
+        await anyio.lowlevel.checkpoint()
+        return {run: (len(self._runs[run].events), self._runs[run].ended) for run in runs if run in self._runs}
+
     async def read_corpus(self, corpus: CorpusId, after: int, limit: int) -> list[tuple[int, Event]]:
         """See `EventLog`."""
         await anyio.lowlevel.checkpoint()
@@ -102,6 +110,15 @@ class MemoryEvents:
         runs = [run for run in self._runs.values() if run.corpus == corpus]
         said = [pair for run in runs for pair in zip(run.positions, run.events, strict=True)]
         return sorted((p for p in said if after < p[0] < self._horizon()), key=lambda pair: pair[0])[:limit]
+
+    async def positions(self, corpora: Collection[CorpusId]) -> Mapping[CorpusId, int]:
+        """See `EventLog`."""
+        await anyio.lowlevel.checkpoint()
+        found = {corpus: self._floors.get(corpus, 0) for corpus in corpora if corpus in self._names}
+        for run in self._runs.values():
+            if run.corpus in found:
+                found[run.corpus] = max(found[run.corpus], *(p for p in run.positions if p < self._horizon()), 0)
+        return found
 
     def _horizon(self) -> float:
         """Return the position below which nothing can be added any more."""
@@ -122,3 +139,51 @@ class MemoryEvents:
             event = {"run_id": run_id, "corpus": self._names[run.corpus], "seq": seq, "at": at, "body": body}
             run.events.append(Event.model_validate(event))
             run.positions.append(ticket * WIDTH + ordinal)
+
+
+class MemoryStream:
+    """An `EventStream` and its `StreamReader` in lists, of one process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[RunId, list[Event]] = {}
+        self._news = anyio.Event()
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """See `EventStream`."""
+        await anyio.lowlevel.checkpoint()
+        for event in events:
+            entries = self._runs.setdefault(RunId(event.run_id), [])
+            if not entries or event.seq > entries[-1].seq:
+                entries.append(event)
+        self._news.set()
+
+    async def flush(self) -> None:
+        """Forget everything."""
+        await anyio.lowlevel.checkpoint()
+        self._runs.clear()
+
+    async def read(self, run_id: RunId, after: int, limit: int) -> list[Event]:
+        """See `StreamReader`."""
+        await anyio.lowlevel.checkpoint()
+        return self._after(run_id, after)[:limit]
+
+    async def listen(self, after: Mapping[RunId, int]) -> list[Event]:
+        """See `StreamReader`."""
+        if not (found := self._beyond(after)):
+            with anyio.move_on_after(BLOCK_SECONDS):
+                await self._news.wait()
+            found = self._beyond(after)
+        self._news = anyio.Event()
+        await anyio.lowlevel.checkpoint()
+        return found
+
+    async def wake(self) -> None:
+        """See `StreamReader`."""
+        await anyio.lowlevel.checkpoint()
+        self._news.set()
+
+    def _beyond(self, after: Mapping[RunId, int]) -> list[Event]:
+        return [event for run, number in after.items() for event in self._after(run, number)]
+
+    def _after(self, run_id: RunId, after: int) -> list[Event]:
+        return [event for event in self._runs.get(run_id, ()) if event.seq > after]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.deadline import Deadline
 from pipeline.graphs.columns import RELATION_COLUMNS, entity_of, extracted
-from pipeline.graphs.inspection import MAX_EDGES, MAX_MEMBERS, Counts, Edge, Found, Group, Seen, folded, rings
+from pipeline.graphs.inspection import MAX_EDGES, MAX_MEMBERS, Counts, Edge, Found, Group, Seen, folded, nearest, rings
 from pipeline.graphs.parts import GraphRef
 from pipeline.graphs.sessions import Sessions
 from pipeline.ingest.communities import LEADERS
@@ -50,8 +50,9 @@ class Neo4jInspector:
             step = {"frontier": frontier, "seen": seen, "room": room}
             return [row["node"] for row in await self._read(_LOOK["ring"], graph, step, deadline)]
 
-        near = [list(pair) for pair in (await rings(centre, hops, ring)).items()]
-        return await self._picked(_LOOK["pick_near"], graph, {"near": near, "limit": limit}, deadline)
+        near = await rings(centre, hops, ring)
+        first = {"near": [list(pair) for pair in nearest(near, limit).items()], "total": len(near), "limit": limit}
+        return await self._picked(_LOOK["pick_near"], graph, first, deadline)
 
     async def edges(
         self, graph: GraphRef, sources: Sequence[int], targets: Sequence[int] | None, deadline: Deadline

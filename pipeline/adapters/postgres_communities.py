@@ -37,17 +37,16 @@ class StoredCommunities:
         return {community: row[3] for (community, _), row in self.communities.items()}
 
 
-async def grouped_otherwise(tx: Tx, corpus: CorpusId, settings: dict[str, Any]) -> bool:
-    """Whether the current generation was grouped by other settings, so that it has to be built anew for these."""
-    return await tx.fetchval(_SQL["grouped_alike"], corpus, settings) is False
+async def grouped_alike(tx: Tx, corpus: CorpusId, settings: dict[str, Any]) -> bool | None:
+    """Whether the current generation was grouped by these settings; None if that is not known."""
+    alike: bool | None = await tx.fetchval(_SQL["grouped_alike"], corpus, settings)
+    return alike
 
 
-async def lone_changes(tx: Tx, corpus: CorpusId, number: int, settings: dict[str, Any]) -> list[int] | None:
+async def lone_changes(tx: Tx, corpus: CorpusId, number: int) -> list[int] | None:
     """Return the entities whose communities may differ if no relation changed and each of these is a community of its
-    own; None if that is not so, or if the generation before was grouped by other settings.
+    own; None if that is not so.
     """
-    if not await tx.fetchval(_SQL["grouped_alike"], corpus, settings):
-        return None
     changed = await tx.fetch(_SQL["changed_nodes"], corpus, number)
     return None if any(row["related"] for row in changed) else [row["entity_no"] for row in changed]
 

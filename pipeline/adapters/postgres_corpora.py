@@ -11,6 +11,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest, NotFound
 from pipeline.plan import Known
 from pipeline.ports import Tx
+from pipeline.protocol import storable, storable_json
 from pipeline.queries import load
 from schemas.corpora import Corpus, CorpusSummary
 from schemas.documents import DocumentOutcome, Item, Outcome, Source, SourceKind
@@ -142,7 +143,9 @@ class PostgresAccounting:
     async def add_outcomes(self, tx: Tx, run: RunId, outcomes: Sequence[DocumentOutcome]) -> None:
         """Account for documents; the last outcome of a document stays."""
         if outcomes:
-            columns = zip(*((o.document_id, str(o.outcome), o.reason, o.chunks) for o in outcomes), strict=True)
+            columns = zip(
+                *((o.document_id, str(o.outcome), storable(o.reason), o.chunks) for o in outcomes), strict=True
+            )
             await tx.execute(_SQL["add_outcomes"], run, *(list(column) for column in columns))
 
     async def outcome_counts(self, tx: Tx, run: RunId) -> dict[str, int]:
@@ -157,7 +160,7 @@ class PostgresAccounting:
 
     async def set_result(self, tx: Tx, run: RunId, result: Mapping[str, Any]) -> None:
         """Keep what a unit found out."""
-        await tx.execute(_SQL["set_result"], run, dict(result))
+        await tx.execute(_SQL["set_result"], run, storable_json(dict(result)))
 
     async def get_result(self, tx: Tx, run: RunId) -> dict[str, Any]:
         """Return what the run kept so far."""

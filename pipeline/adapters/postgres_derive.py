@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pipeline.ports import Tx
@@ -12,8 +13,15 @@ from schemas.ids import CorpusId, entity_id
 
 _SQL = load("derive")
 
+PAGE = 200_000
+"""Mentions or facts born or dead at a number that one statement derives from: some seconds, far below what one may take."""
+
+_END = 1 << 63
+"""One more than the last number. Numbers are hashes, so equal ranges hold about as many."""
+
 _ENTITY = (
-    "corpus_id", "entity_no", "born", "entity_id", "type", "key", "name", "description", "mentions", "chunks",
+    "corpus_id", "entity_no", "born", "entity_id", "type", "key", "name", "description", "mentions", "chunks", "degree",
+    "first_chunk",
 )  # fmt: skip
 
 
@@ -43,15 +51,35 @@ async def derive(tx: Tx, corpus: CorpusId, number: int) -> Derived:
     confidence.
     """
     await tx.execute(_SQL["reset_derived"], corpus, number)
-    changed = await tx.fetch(_SQL["changed_entities"], corpus, number)
+    touched = await tx.fetchrow(_SQL["touched"], corpus, number)
+    relations = entities = 0
+    for page in _pages(touched["facts"]):
+        written = await tx.fetchrow(_SQL["derive_relations"], corpus, number, *page)
+        relations += written["born"] + written["died"]
+    nodes = False
+    for page in _pages(touched["mentions"]):
+        changed = await tx.fetch(_SQL["changed_entities"], corpus, number, *page)
+        entities += await _write_entities(tx, corpus, number, changed)
+        nodes = nodes or _nodes_changed(changed)
+    return Derived(entities, relations, nodes, relations > 0)
+
+
+def _pages(rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the inclusive ranges of numbers that cut what so many rows touch into about equal parts; at least one."""
+    count = max(1, -(-rows // PAGE))
+    bounds = [_END * part // count for part in range(count + 1)]
+    for low, high in pairwise(bounds):
+        yield low, high - 1
+
+
+async def _write_entities(tx: Tx, corpus: CorpusId, number: int, changed: Sequence[Any]) -> int:
+    """End the versions that these rows replace, write the new ones, and return how many that were."""
     fresh = [row for row in changed if row["name"] is not None]
     old = [row["entity_no"] for row in changed if row["entity_id"] is not None]
     if old:
         await tx.execute(_SQL["end_entities"], corpus, number, old)
     await tx.copy("entity", _ENTITY, (_entity(corpus, number, row) for row in fresh))
-    relations = await tx.fetchrow(_SQL["derive_relations"], corpus, number)
-    edges = relations["born"] + relations["died"]
-    return Derived(len(fresh) + len(old), edges, _nodes_changed(changed), edges > 0)
+    return len(fresh) + len(old)
 
 
 def _nodes_changed(changed: Sequence[Any]) -> bool:
@@ -64,5 +92,5 @@ def _entity(corpus: int, number: int, row: Any) -> tuple[Any, ...]:
     public = row["entity_id"] or entity_id(row["type"], row["key"])
     return (
         corpus, row["entity_no"], number, public, row["type"], row["key"], row["name"], row["description"],
-        row["mentions"], row["chunks"],
+        row["mentions"], row["chunks"], row["degree"], row["first_chunk"],
     )  # fmt: skip

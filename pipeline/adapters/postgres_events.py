@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipeline.deadline import Deadline
@@ -30,18 +31,23 @@ class PostgresEvents:
         """See `EventLog`."""
         async with self._database.connection(Deadline.after(CALL)) as tx:
             events = [_event(row) for row in await tx.fetch(_SQL["read"], run_id, after, limit)]
-            known = bool(events) or await tx.fetchrow(_SQL["end_of"], run_id) is not None
+            known = bool(events) or bool(await tx.fetch(_SQL["ends"], [run_id]))
         if not known or (events and events[0].seq != after + 1):
             raise EventsExpired()
         return events
 
     async def end_of(self, run_id: RunId) -> tuple[int, bool]:
         """See `EventLog`."""
-        async with self._database.connection(Deadline.after(CALL)) as tx:
-            row = await tx.fetchrow(_SQL["end_of"], run_id)
-        if row is None:
+        found = await self.ends([run_id])
+        if run_id not in found:
             raise EventsExpired()
-        return row["seq"], row["ended"]
+        return found[run_id]
+
+    async def ends(self, runs: Collection[RunId]) -> Mapping[RunId, tuple[int, bool]]:
+        """See `EventLog`."""
+        async with self._database.connection(Deadline.after(CALL)) as tx:
+            rows = await tx.fetch(_SQL["ends"], list(runs))
+        return {RunId(row["run_id"]): (row["seq"], row["ended"]) for row in rows}
 
     async def read_corpus(self, corpus: CorpusId, after: int, limit: int) -> list[tuple[int, Event]]:
         """See `EventLog`."""
@@ -51,6 +57,12 @@ class PostgresEvents:
         if floor is None or after < floor:
             raise EventsExpired()
         return [(row["corpus_seq"], _event(row)) for row in rows]
+
+    async def positions(self, corpora: Collection[CorpusId]) -> Mapping[CorpusId, int]:
+        """See `EventLog`."""
+        async with self._database.connection(Deadline.after(CALL)) as tx:
+            rows = await tx.fetch(_SQL["positions"], list(corpora))
+        return {CorpusId(row["corpus_id"]): row["position"] for row in rows}
 
     async def unpublished(self, limit: int) -> list[RunId]:
         """See `Outbox`."""

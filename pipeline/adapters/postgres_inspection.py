@@ -7,7 +7,19 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from pipeline.deadline import Deadline
-from pipeline.graphs.inspection import MAX_EDGES, MAX_MEMBERS, Counts, Edge, Found, Group, Seen, Source, folded, rings
+from pipeline.graphs.inspection import (
+    MAX_EDGES,
+    MAX_MEMBERS,
+    Counts,
+    Edge,
+    Found,
+    Group,
+    Seen,
+    Source,
+    folded,
+    nearest,
+    rings,
+)
 from pipeline.graphs.parts import GraphRef
 from pipeline.ingest.communities import LEADERS
 from pipeline.ports import Tx
@@ -61,8 +73,9 @@ class PostgresInspector:
             return [row["node"] for row in await self._fetch(_SQL["ring"], graph, (frontier, seen, room), deadline)]
 
         near = await rings(centre, hops, ring)
-        places = (list(near), list(near.values()), limit)
-        return _found(await self._picked(_SQL["pick_near"], graph, places, deadline))
+        first = nearest(near, limit)
+        rows = await self._picked(_SQL["pick_near"], graph, (list(first), list(first.values()), limit), deadline)
+        return Found(list(map(_seen, rows)), len(near) if rows else 0)
 
     async def edges(
         self, graph: GraphRef, sources: Sequence[int], targets: Sequence[int] | None, deadline: Deadline

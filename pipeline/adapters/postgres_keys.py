@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -55,6 +55,12 @@ class PostgresKeys:
         async with self._pool.connection(deadline) as tx:
             return [_tenant(row) for row in await tx.fetch(_SQL["tenants"], None)]
 
+    async def set_limits(self, name: str, limits: Mapping[str, Any], deadline: Deadline) -> Tenant:
+        """Replace all limits of a tenant; gateways follow within seconds. Raises NotFound."""
+        async with self._pool.connection(deadline) as tx:
+            await tx.execute(_SQL["set_limits"], name, dict(limits))
+        return await self.tenant(name, deadline)
+
     async def add(
         self,
         key_id: str,
@@ -96,9 +102,8 @@ class PostgresKeys:
         if row is None:
             return None
         scopes = frozenset(row["scopes"])
-        return StoredKey(
-            row["key_id"], row["tenant"], scopes, bytes(row["secret_hash"]), row["seconds_left"], row["good"]
-        )
+        secret, left = bytes(row["secret_hash"]), row["seconds_left"]
+        return StoredKey(row["key_id"], row["tenant"], scopes, secret, left, row["good"], row["limits"])
 
     async def note_use(self, key_id: str, deadline: Deadline) -> None:
         """Note that a key was used now; the time on record is at most a minute old."""

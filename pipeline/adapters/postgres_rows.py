@@ -12,6 +12,9 @@ from schemas.ids import CorpusId
 
 _SQL = load("rows")
 
+SLICE = 500
+"""Documents that one statement ends: each of their rows is written anew, with its index entries, 20 to 30 µs a row."""
+
 
 async def write_batch(
     tx: Tx, corpus: CorpusId, number: int, collection: str | None, documents: Sequence[DocumentRows]
@@ -32,7 +35,9 @@ async def write_batch(
 
 async def remove_documents(tx: Tx, corpus: CorpusId, number: int, ids: Sequence[str]) -> None:
     """End these documents, their chunks, vectors, mentions and facts at the number; unknown ids are no error."""
-    if not ids or not await tx.fetchval(_SQL["any_rows"], corpus, number, list(ids)):
-        return
-    if chunks := await tx.fetchval(_SQL["kill_documents"], corpus, number, list(ids)):
-        await tx.execute(_SQL["kill_vectors"], corpus, number, chunks)
+    for start in range(0, len(ids), SLICE):
+        some = list(ids[start : start + SLICE])
+        if not await tx.fetchval(_SQL["any_rows"], corpus, number, some):
+            continue
+        if chunks := await tx.fetchval(_SQL["kill_documents"], corpus, number, some):
+            await tx.execute(_SQL["kill_vectors"], corpus, number, chunks)

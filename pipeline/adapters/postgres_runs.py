@@ -16,10 +16,10 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from pipeline.deadline import Deadline
-from pipeline.errors import Conflict, Duplicate, FencedOut, NotFound, RunCancelled
+from pipeline.errors import Conflict, Duplicate, FencedOut, InvalidRequest, NotFound, RunCancelled
 from pipeline.fenced import FencedTransaction
 from pipeline.ports import Database, Herald, Tx
-from pipeline.protocol import Facts, Verdict, farewell, judge, last_words, storable
+from pipeline.protocol import Facts, Verdict, farewell, judge, last_words, storable, storable_json
 from pipeline.queries import load
 from schemas.events import Queued
 from schemas.ids import CorpusId, RunId
@@ -85,19 +85,30 @@ class PostgresRuns:
         *,
         seconds: float | None = None,
         key: str | None = None,
+        digest: bytes | None = None,
     ) -> RunInfo:
         """See `RunStore`."""
+        if storable_json(payload) != payload:
+            raise InvalidRequest("A request must hold no NUL and no lone surrogate.")
         run_id = RunId(secrets.token_hex(12))
         body = Queued(kind=kind.value).model_dump(mode="json")
         async with self._database.connection(Deadline.after(CALL)) as tx:
-            row = await tx.fetchrow(_SQL["submit"], run_id, corpus, kind.value, payload, seconds, key, body)
+            row = await tx.fetchrow(_SQL["submit"], run_id, corpus, kind.value, payload, seconds, key, body, digest)
             if row is None:
                 row = await tx.fetchrow(_SQL["by_key"], corpus, key)
+                _check_same(row, kind, digest)
         if row is None:
             raise NotFound("There is no such corpus.")
         self._herald.publish(row["run_id"])
         self._herald.ring(row["run_id"], row["fence"])
         return _info(row)
+
+    async def earlier(self, corpus: CorpusId, kind: RunKind, key: str, digest: bytes | None) -> RunInfo | None:
+        """See `RunStore`."""
+        async with self._database.connection(Deadline.after(CALL)) as tx:
+            row = await tx.fetchrow(_SQL["by_key"], corpus, key)
+        _check_same(row, kind, digest)
+        return None if row is None else _info(row)
 
     async def info(self, run_id: RunId) -> RunInfo:
         """See `RunStore`."""
@@ -318,7 +329,7 @@ class PostgresRuns:
     async def _say(self, tx: Tx, root_id: RunId, row: Any, words: Sequence[Wire], news: News) -> None:
         """Write the events whose numbers end with the row's `seq`."""
         if words:
-            bodies = [body.model_dump(mode="json") for body in words]
+            bodies = [storable_json(body.model_dump(mode="json")) for body in words]
             await tx.execute(_SQL["say"], root_id, row["corpus_id"], row["seq"] - len(words) + 1, bodies)
             news.runs.add(root_id)
 
@@ -342,6 +353,15 @@ class PostgresRuns:
             seconds=self._lease_seconds,
             attempts=row["retry_count"],
         )
+
+
+def _check_same(row: Any, kind: RunKind, digest: bytes | None) -> None:
+    """Check that a run that a key led to, if any, was asked for in the same words, as far as both tell. Raises InvalidRequest."""
+    if row is None:
+        return
+    before = row["digest"]
+    if row["kind"] != kind or (digest is not None and before is not None and bytes(before) != digest):
+        raise InvalidRequest("This Idempotency-Key was used for another request.")
 
 
 def _info(row: Any) -> RunInfo:

@@ -1,16 +1,18 @@
 """The live copy of event logs in Valkey or Redis: a stream for each run, with ids `<seq>-0`, so a retry adds nothing.
 
-Two clients: commands have a short socket timeout and no retries of the driver's own; blocking reads block for a second
-at most, well within the socket timeout of their client.
+Two clients: commands have a short socket timeout and no retries of the driver's own; the one that listens blocks for a
+second at most, well within its socket timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+import secrets
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import anyio
+from pydantic import ValidationError
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -23,18 +25,23 @@ from schemas.ids import RunId
 BLOCK_MS = 1000
 """How long one read waits for news; zero would mean for ever."""
 
-_PAGE = 500
+_HEARD = 4000
+"""Events that one read of all streams returns at most, or one of each."""
+
+_DOOR_SECONDS = 60
 _GRACE_SECONDS = 1.0
 
 
 class RedisStreams:
-    """An `EventStream`. A stream lives for `keep_seconds` after its last event."""
+    """An `EventStream`, and its `StreamReader`. A stream lives for `keep_seconds` after its last event."""
 
-    def __init__(self, commands: Redis, reads: Redis, prefix: str, keep_seconds: int) -> None:
+    def __init__(self, commands: Redis, listening: Redis, prefix: str, keep_seconds: int) -> None:
         self._commands = commands
-        self._reads = reads
+        self._listening = listening
         self._prefix = prefix
         self._keep_seconds = keep_seconds
+        self._door = f"{prefix}:door:{secrets.token_hex(8)}"
+        self._knocked: bytes | str = "0-0"
 
     async def publish(self, events: Sequence[Event]) -> None:
         """See `EventStream`."""
@@ -49,18 +56,33 @@ class RedisStreams:
                 if isinstance(answer, RedisError) and "equal or smaller" not in str(answer):
                     raise answer
 
-    async def follow(self, run_id: RunId, after: int) -> AsyncGenerator[Event | None, None]:
-        """See `EventStream`. Raises StoreUnavailable."""
-        key, last = self._key(run_id), f"{after}-0"
-        while True:
-            with _translated():
-                answer = await self._reads.xread({key: last}, count=_PAGE, block=BLOCK_MS)
-            if not answer:
-                yield None
-                continue
-            for entry, fields in answer[0][1]:
-                yield Event.model_validate_json(fields[b"e"])
-                last = entry
+    async def read(self, run_id: RunId, after: int, limit: int) -> list[Event]:
+        """See `StreamReader`."""
+        with _translated():
+            entries = await self._commands.xrange(self._key(run_id), min=f"{after + 1}-0", count=limit)
+        return _events(entries)
+
+    async def listen(self, after: Mapping[RunId, int]) -> list[Event]:
+        """See `StreamReader`."""
+        places: dict[Any, Any] = {self._key(run_id): f"{number}-0" for run_id, number in after.items()}
+        places[self._door] = self._knocked
+        with _translated():
+            answer = await self._listening.xread(places, count=max(1, _HEARD // len(places)), block=BLOCK_MS)
+        found: list[Event] = []
+        for key, entries in answer or ():
+            if key == self._door.encode():
+                self._knocked = entries[-1][0]
+            else:
+                found += _events(entries)
+        return found
+
+    async def wake(self) -> None:
+        """See `StreamReader`. A key of this process's own, so that no right is needed but to its keys."""
+        with _translated():
+            pipe = self._commands.pipeline(transaction=False)
+            pipe.xadd(self._door, {"k": b""}, maxlen=1, approximate=False)
+            pipe.expire(self._door, _DOOR_SECONDS)
+            await pipe.execute()
 
     async def ping(self) -> None:
         """Ask whether the server answers. Raises StoreUnavailable."""
@@ -69,6 +91,14 @@ class RedisStreams:
 
     def _key(self, run_id: str) -> str:
         return f"{self._prefix}:events:{run_id}"
+
+
+def _events(entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> list[Event]:
+    """Return entries as events. Raises StoreUnavailable where one is not ours: then the log is read instead."""
+    try:
+        return [Event.model_validate_json(fields[b"e"]) for _, fields in entries]
+    except (KeyError, ValidationError) as error:
+        raise StoreUnavailable("The event stream holds what this version cannot read.") from error
 
 
 @contextmanager
@@ -101,13 +131,13 @@ def _client(url: str, connections: int, socket_timeout: float) -> Redis:
 
 @asynccontextmanager
 async def open_streams(
-    url: str, *, prefix: str = "sapwood", keep_seconds: int = 86_400, followers: int = 1000
+    url: str, *, prefix: str = "sapwood", keep_seconds: int = 86_400
 ) -> AsyncGenerator[RedisStreams, None]:
-    """Open the streams; nothing is connected before it is used. At most so many followers read at a time."""
-    commands, reads = _client(url, 32, 1.0), _client(url, followers, BLOCK_MS / 1000 + 2.0)
+    """Open the streams; nothing is connected before it is used. All that is followed is listened to on one connection."""
+    commands, listening = _client(url, 32, 1.0), _client(url, 1, BLOCK_MS / 1000 + 2.0)
     try:
-        yield RedisStreams(commands, reads, prefix, keep_seconds)
+        yield RedisStreams(commands, listening, prefix, keep_seconds)
     finally:
-        for client in (commands, reads):
+        for client in (commands, listening):
             with anyio.move_on_after(_GRACE_SECONDS, shield=True):
                 await client.aclose(close_connection_pool=True)

@@ -56,7 +56,7 @@ CALL () {
     UNWIND $near AS pair
     MATCH (e:SapwoodEntity {graph_id: $graph_id, no: pair[0]})
     WITH e, pair[1] AS distance ORDER BY distance, e.name, e.entity_id LIMIT $limit
-    RETURN collect(e) AS picked, size($near) AS total
+    RETURN collect(e) AS picked, $total AS total
 }
 
 // name: shown

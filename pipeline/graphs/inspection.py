@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Protocol
 
 from pydantic import JsonValue
@@ -190,6 +192,14 @@ async def rings(centre: int, hops: int, ring: Ring, most: int = REACH) -> dict[i
         frontier = await ring(frontier, list(distances), room)
         distances.update(dict.fromkeys(frontier, hop))
     return distances
+
+
+def nearest(near: Mapping[int, int], limit: int) -> dict[int, int]:
+    """Return those of the entities by distance that may be among the first `limit`: whole rings, until they are as many."""
+    sizes = Counter(near.values())
+    rings_up_to = accumulate(sizes[distance] for distance in range(len(sizes)))
+    last = next((distance for distance, count in enumerate(rings_up_to) if count >= limit), len(sizes))
+    return {entity: distance for entity, distance in near.items() if distance <= last}
 
 
 def shown(name: str, entity_id: str) -> str:

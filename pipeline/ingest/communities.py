@@ -191,11 +191,12 @@ def _community(members: Ints, parent: CommunityId | None, level: int) -> Communi
     return Community(_id(members), level, parent, cast("tuple[EntityNo, ...]", tuple(members.tolist())))
 
 
-def recall(entities: Ints, stored: Mapping[int, tuple[int, ...]], max_cluster_size: int) -> Partition | None:
+def recall(entities: Ints, stored: Mapping[int, tuple[int, ...]], max_cluster_size: int | None) -> Partition | None:
     """Return the partition of a graph whose edges did not change since its paths were stored, without clustering.
 
     An entity without a stored path is new and has no edges yet, so it is a community of its own. None if the paths
-    cannot be those of this graph under this size limit; then `detect` must be asked.
+    cannot be those of this graph under this size limit (None: they were made elsewhere, without one); then it must be
+    clustered.
     """
     nodes = np.unique(entities)
     paths = [stored.get(node) or (_id(nodes[[position]]),) for position, node in enumerate(nodes.tolist())]
@@ -205,7 +206,9 @@ def recall(entities: Ints, stored: Mapping[int, tuple[int, ...]], max_cluster_si
             members.setdefault((level, community, path[level - 1] if level else None), []).append(node)
     split = {parent for _, _, parent in members}
     for (_, community, _), inside in members.items():
-        if (len(inside) > max_cluster_size) != (community in split) or community != _id(np.array(inside)):
+        if max_cluster_size is not None and (len(inside) > max_cluster_size) != (community in split):
+            return None
+        if community != _id(np.array(inside)):
             return None
     communities = [
         Community(CommunityId(community), level, _parent(parent), cast("tuple[EntityNo, ...]", tuple(inside)))

@@ -15,6 +15,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, GenerationChanged, StoreUnavailable
 from pipeline.ports import SnapshotSource
 from pipeline.retrieval.snapshot import Snapshot
+from pipeline.tenancy import apart
 from schemas.ids import CorpusId
 
 LOAD_SECONDS = 300.0
@@ -94,7 +95,8 @@ class SnapshotCache:
 
     def _start(self, key: _Key) -> _Load:
         load = self._loads[key] = _Load()
-        self._group.start_soon(self._load, key, load)
+        with apart():  # whoever asks first, all who ask later get the same
+            self._group.start_soon(self._load, key, load)
         return load
 
     async def _load(self, key: _Key, load: _Load) -> None:

@@ -4,9 +4,9 @@ select e.run_id, e.seq, e.at, e.body, c.name as corpus
 from event e join corpus c using (corpus_id)
 where e.run_id = $1 and e.seq > $2 order by e.seq limit $3;
 
--- name: end_of
--- The last sequence number of a run, and whether it has ended.
-select seq, finished_at is not null as ended from run where run_id = $1;
+-- name: ends
+-- The last sequence numbers of these runs, and whether they have ended.
+select run_id, seq, finished_at is not null as ended from run where run_id = any($1);
 
 -- name: read_corpus
 -- The events of a corpus after a position. Only those below the oldest open transaction: all that can still commit
@@ -16,6 +16,14 @@ from event e join corpus c using (corpus_id)
 where e.corpus_id = $1 and e.corpus_seq > $2
     and e.corpus_seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20
 order by e.corpus_seq limit $3;
+
+-- name: positions
+-- How far these corpora can be read, as in `read_corpus`; what retention removed counts.
+select c.corpus_id, greatest(c.event_floor, (
+    select e.corpus_seq from event e
+    where e.corpus_id = c.corpus_id and e.corpus_seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20
+    order by e.corpus_seq desc limit 1)) as position
+from corpus c where c.corpus_id = any($1);
 
 -- name: floor
 -- The highest position of a corpus that retention has removed.
@@ -41,12 +49,14 @@ update run set published_seq = greatest(published_seq, $2) where run_id = $1
 returning set_config('synchronous_commit', 'off', true);
 
 -- name: expire
--- Remove runs that ended more than $2 days ago, with their batches and events, and remember the position reached.
+-- Remove runs that ended more than $2 days ago, with their batches and events, and remember the position reached. One whose
+-- end is still to be told to a webhook stays until that is delivered or given up.
 with old as (
     select run_id from run
     where corpus_id = $1 and finished_at < clock_timestamp() - make_interval(secs => $2::float8 * 86400)
         and (root_id = run_id or exists (
             select from run root where root.run_id = run.root_id and root.finished_at is not null))
+        and not exists (select from delivery d where d.run_id = run.run_id and d.state = 'pending')
     limit $3
 ), reached as (
     select max(corpus_seq) as position from event where run_id in (select run_id from old)

@@ -6,53 +6,36 @@
 -- Entities by name; a type and a text are optional.
 with picked as (
     select entity_no, row_number() over (order by name collate "C", entity_id collate "C") as place, 0::bigint as total
-    from entity
-    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
-        and ($3::text is null or type = $3)
-        and ($4::text = '' or position(lower($4::text) in translate(lower(name), '_-', '  ')) > 0)
-    order by place limit $5
+    from (
+        select entity_no, name, entity_id from entity
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+            and ($3::text is null or type = $3)
+            and ($4::text = '' or position(lower($4::text) in translate(lower(name), '_-', '  ')) > 0)
+        order by name collate "C", entity_id collate "C" limit $5
+    ) as first
 );
 
 -- name: pick_connected
 -- Entities by the number of others that they have relations with.
-with degree as (
-    select node, count(*) as degree from (
-        select source_no as node, target_no as other from relation
-        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
-        union
-        select target_no, source_no from relation
-        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
-    ) as pair group by node
+with matching as materialized (
+    select entity_no, degree, name, entity_id from entity
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+        and ($3::text = '' or position(lower($3::text) in translate(lower(name), '_-', '  ')) > 0)
 ), picked as (
-    select e.entity_no, count(*) over () as total, row_number() over (
-        order by coalesce(d.degree, 0) desc, e.name collate "C", e.entity_id collate "C"
-    ) as place
-    from entity e left join degree d on d.node = e.entity_no
-    where e.corpus_id = $1 and e.born <= $2 and (e.died is null or e.died > $2)
-        and ($3::text = '' or position(lower($3::text) in translate(lower(e.name), '_-', '  ')) > 0)
-    order by place limit $4
+    select entity_no, row_number() over (order by degree desc, name collate "C", entity_id collate "C") as place,
+        (select count(*) from matching) as total
+    from (select * from matching order by degree desc, name collate "C", entity_id collate "C" limit $4) as first
 );
 
 -- name: pick_members
 -- The members of a community of the finest level, in the same order.
 with picked as (
     select e.entity_no, count(*) over () as total, row_number() over (
-        order by d.degree desc, e.name collate "C", e.entity_id collate "C"
+        order by e.degree desc, e.name collate "C", e.entity_id collate "C"
     ) as place
     from membership m
     join entity e on e.corpus_id = $1 and e.entity_no = m.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
-    cross join lateral (
-        select count(*) as degree from (
-            select target_no from relation r
-            where r.corpus_id = $1 and r.born <= $2 and (r.died is null or r.died > $2)
-                and r.source_no = m.entity_no and r.target_no <> m.entity_no
-            union
-            select source_no from relation r
-            where r.corpus_id = $1 and r.born <= $2 and (r.died is null or r.died > $2)
-                and r.target_no = m.entity_no and r.source_no <> m.entity_no
-        ) as other
-    ) as d
-    where m.corpus_id = $1 and m.born <= $2 and (m.died is null or m.died > $2) and m.path[cardinality(m.path)] = $3
+    where m.corpus_id = $1 and m.born <= $2 and (m.died is null or m.died > $2) and m.community = $3
     order by place limit $4
 );
 
@@ -67,14 +50,15 @@ with picked as (
 -- The entity of a public id that no number follows from.
 with picked as (
     select entity_no, 1 as place, 1::bigint as total from entity
-    where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_id = $3
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+        and entity_id = $3
     order by entity_no limit 1
 );
 
 -- name: pick_near
 -- Of these entities those of the least distance.
 with picked as (
-    select e.entity_no, count(*) over () as total, row_number() over (
+    select e.entity_no, 0::bigint as total, row_number() over (
         order by n.distance, e.name collate "C", e.entity_id collate "C"
     ) as place
     from unnest($3::bigint[], $4::int[]) as n (entity_no, distance)
@@ -83,19 +67,14 @@ with picked as (
 );
 
 -- name: shown
--- What is shown of the picked entities, with the document of the first chunk by id that mentions each. The sum keeps the
--- planner from looking for that chunk along the order of all chunks.
+-- What is shown of the picked entities, with the document of the first chunk by id that mentions each.
 select e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks,
     coalesce(m.path, '{}') as path, c.document_id as document, p.total
 from picked p
 join entity e on e.corpus_id = $1 and e.entity_no = p.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
 left join membership m on m.corpus_id = $1 and m.entity_no = p.entity_no
     and m.born <= $2 and (m.died is null or m.died > $2)
-cross join lateral (
-    select min(n.chunk_id + 0) as chunk_id from mention n
-    where n.corpus_id = $1 and n.entity_no = p.entity_no and n.born <= $2 and (n.died is null or n.died > $2)
-) as f
-left join chunk c on c.corpus_id = $1 and c.chunk_id = f.chunk_id and c.born <= $2 and (c.died is null or c.died > $2)
+left join chunk c on c.corpus_id = $1 and c.chunk_id = e.first_chunk and c.born <= $2 and (c.died is null or c.died > $2)
 order by p.place;
 
 -- name: ring
@@ -124,34 +103,26 @@ join entity t on t.corpus_id = $1 and t.entity_no = r.target_no and t.born <= $2
 order by r.source_no, r.target_no, r.type collate "C";
 
 -- name: groups
--- The communities of the finest level: their size, their first members and what these show.
-with degree as (
-    select node, count(*) as degree from (
-        select source_no as node, target_no as other from relation
-        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
-        union
-        select target_no, source_no from relation
-        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and source_no <> target_no
-    ) as pair group by node
-), member as (
-    select m.path[cardinality(m.path)] as community, cardinality(m.path) - 1 as level, e.entity_no, e.entity_id,
-        coalesce(nullif(e.name, ''), e.entity_id) as shown
-    from membership m
-    join entity e on e.corpus_id = $1 and e.entity_no = m.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
-    where m.corpus_id = $1 and m.born <= $2 and (m.died is null or m.died > $2)
-        and cardinality(m.path) > 0 and ($3::int is null or cardinality(m.path) - 1 = $3)
-), ranked as (
-    select m.*, row_number() over (
-        partition by m.community, m.level
-        order by coalesce(d.degree, 0) desc, m.shown collate "C", m.entity_id collate "C"
-    ) as place
-    from member m left join degree d on d.node = m.entity_no
+-- The communities of the finest level: their size, their first members and what these show. Only those that may be among
+-- the first $4 by size have their members looked up.
+with sized as materialized (
+    select community, cardinality(path) - 1 as level, count(*) as size, array_agg(entity_no) as numbers
+    from membership
+    where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+        and cardinality(path) > 0 and ($3::int is null or cardinality(path) - 1 = $3)
+    group by community, cardinality(path)
 )
-select community, level, count(*) as size,
-    array_agg(entity_id order by place) filter (where place <= $5) as members,
-    array_agg(shown order by place) filter (where place <= $6) as leaders
-from ranked group by community, level
-order by size desc, min(shown collate "C") filter (where place = 1), community limit $4;
+select s.community, s.level, s.size, m.members[:$5] as members, m.leaders[:$6] as leaders
+from sized s cross join lateral (
+    select array_agg(e.entity_id order by e.degree desc, e.shown collate "C", e.entity_id collate "C") as members,
+        array_agg(e.shown order by e.degree desc, e.shown collate "C", e.entity_id collate "C") as leaders
+    from (
+        select entity_id, degree, coalesce(nullif(name, ''), entity_id) as shown from entity
+        where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_no = any(s.numbers)
+    ) as e
+) as m
+where s.size >= coalesce((select size from sized order by size desc offset $4 - 1 limit 1), 0)
+order by s.size desc, m.leaders[1] collate "C", s.community limit $4;
 
 -- name: entity_types
 -- Entities by type.
@@ -165,7 +136,7 @@ where corpus_id = $1 and born <= $2 and (died is null or died > $2) group by typ
 
 -- name: group_count
 -- How many communities of the finest level there are.
-select count(distinct path[cardinality(path)]) from membership
+select count(distinct community) from membership
 where corpus_id = $1 and born <= $2 and (died is null or died > $2);
 
 -- name: sources

@@ -10,6 +10,10 @@ select t.name, t.limits, t.created_at,
         and (k.expires_at is null or k.expires_at > clock_timestamp()))::int as keys
 from tenant t where $1::text is null or t.name = $1 order by t.name collate "C";
 
+-- name: set_limits
+-- Replace what a tenant's limits differ in from the gateway's own.
+update tenant set limits = $2 where name = $1;
+
 -- name: add_key
 -- Keep the hash of a new key; no row if there is no such tenant.
 insert into api_key (key_id, secret_hash, tenant, name, scopes, expires_at)
@@ -30,9 +34,10 @@ returning *, true as ended;
 
 -- name: find_key
 -- A key by its public part, and by the database's clock whether and how long it is good.
-select key_id, tenant, scopes, secret_hash, extract(epoch from expires_at - clock_timestamp())::float8 as seconds_left,
-    revoked_at is null and (expires_at is null or expires_at > clock_timestamp()) as good
-from api_key where key_id = $1;
+select k.key_id, k.tenant, k.scopes, k.secret_hash, t.limits,
+    extract(epoch from k.expires_at - clock_timestamp())::float8 as seconds_left,
+    k.revoked_at is null and (k.expires_at is null or k.expires_at > clock_timestamp()) as good
+from api_key k join tenant t on t.name = k.tenant where k.key_id = $1;
 
 -- name: note_use
 -- Note that a key was used, unless another process did so within the minute.

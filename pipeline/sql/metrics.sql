@@ -42,6 +42,13 @@ from (
     (select from run where state = 'queued' and cancel_requested limit $1)
 ) as stopping
 union all
+select 'webhooks_due', '', '', count(*)::float8
+from (select from delivery where state = 'pending' and due_at <= now() limit $1) as owed
+union all
+select 'webhooks_oldest_due_seconds', '', '',
+    coalesce(extract(epoch from clock_timestamp() - min(due_at)), 0)::float8
+from delivery where state = 'pending' and due_at <= now()
+union all
 select 'pins', '', '', count(*)::float8 from pin where lease_until > clock_timestamp()
 union all
 select 'garbage_lag_seconds', '', '', coalesce(extract(epoch from clock_timestamp() - min(displaced_at)), 0)::float8

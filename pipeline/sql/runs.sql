@@ -9,12 +9,16 @@ with made as (
 ), said as (
     insert into event (run_id, seq, corpus_id, corpus_seq, body)
     select run_id, 1, corpus_id, (pg_current_xact_id()::text::bigint << 20) + 1, $7 from made
+), noted as (
+    insert into request (run_id, corpus_id, digest)
+    select run_id, corpus_id, $8::bytea from made where $8::bytea is not null
 )
 select * from made;
 
 -- name: by_key
--- The run that an idempotency key made.
-select * from run where corpus_id = $1 and idempotency_key = $2;
+-- The run that an idempotency key made, with what it was asked for; a run of an older program does not tell.
+select run.*, request.digest from run left join request on request.run_id = run.run_id
+where run.corpus_id = $1 and run.idempotency_key = $2;
 
 -- name: info
 -- One run.

@@ -142,6 +142,29 @@ class EventLogContract:
         last = (await whole(log, run))[-1]
         assert await log.end_of(run) == (last.seq, True) and last.terminal
 
+    async def test_how_far_many_are_is_told_at_once(
+        self, log: EventLog, writer: EventWriter, corpora: tuple[CorpusId, CorpusId]
+    ) -> None:
+        """Runs and corpora that are unknown are missing; a corpus is no further than it can be read, or once could."""
+        assert await log.ends([]) == {} and await log.positions([]) == {}
+        assert await log.positions([*corpora, CorpusId(10**6)]) == dict.fromkeys(corpora, 0)
+        one, two = await writer.start(corpora[0]), await writer.start(corpora[0])
+        await say(writer, one, word(1))
+        await say(writer, two, word(2), LAST, end=True)
+        ends = await log.ends([one, two, RunId("never")])
+        assert ends == {run: (len(await whole(log, run)), run == two) for run in (one, two)}
+        async with writer.saying(one, word(3)):
+            await say(writer, await writer.start(corpora[1]), word(4))
+            for corpus in corpora:
+                shown = await history(log, corpus)
+                assert (await log.positions([corpus]))[corpus] == (shown[-1][0] if shown else 0)
+        reached = await log.positions(corpora)
+        assert reached == {corpus: (await history(log, corpus))[-1][0] for corpus in corpora}
+        await say(writer, one, LAST, end=True)
+        reached = await log.positions(corpora)
+        await writer.forget(corpora[0])
+        assert await log.positions(corpora) == reached and await log.ends([one, two]) == {}
+
     async def test_a_run_that_ended_says_no_more(
         self, log: EventLog, writer: EventWriter, corpora: tuple[CorpusId, CorpusId]
     ) -> None:
@@ -344,6 +367,8 @@ class EventLogContract:
         events, positions = await whole(log, run), await history(log, corpora[0])
         assert await cancelled_at_each_await(partial(log.read, run, 0, 100)) == events
         assert await cancelled_at_each_await(partial(log.end_of, run)) == (len(events), False)
+        assert await cancelled_at_each_await(partial(log.ends, [run])) == {run: (len(events), False)}
+        assert await cancelled_at_each_await(partial(log.positions, [corpora[0]])) == {corpora[0]: positions[-1][0]}
         assert await cancelled_at_each_await(partial(log.read_corpus, corpora[0], 0, 100)) == positions
 
     async def test_appending_may_be_left_at_any_await(

@@ -11,7 +11,14 @@ import pytest
 from schemas.keys import ApiKey
 from tests.cli_driver import Cli, Done
 
-COMMANDS = (("tenant", "create"), ("tenant", "list"), ("key", "create"), ("key", "list"), ("key", "revoke"))
+COMMANDS = (
+    ("tenant", "create"),
+    ("tenant", "list"),
+    ("tenant", "limits"),
+    ("key", "create"),
+    ("key", "list"),
+    ("key", "revoke"),
+)
 
 
 def listing(cli: Cli, *words: str) -> list[dict[str, Any]]:
@@ -68,6 +75,18 @@ def test_a_secret_is_in_no_output_but_the_first_and_in_no_file(cli: Cli) -> None
     assert not holders(cli.home, key.secret)
 
 
+def test_limits_are_set_one_by_one_and_taken_back(cli: Cli) -> None:
+    def limits(*changes: str) -> dict[str, Any]:
+        found: dict[str, Any] = cli.ok("tenant", "limits", "narrow", *changes, "--json").json["limits"]
+        return found
+
+    cli.ok("tenant", "create", "narrow")
+    assert limits() == {}
+    assert limits("streams=2", "requests_per_second=0.5") == {"streams": 2, "requests_per_second": 0.5}
+    assert limits("streams=", "open_runs=0") == {"requests_per_second": 0.5, "open_runs": 0} == limits()
+    assert "open_runs=0, requests_per_second=0.5" in cli.ok("tenant", "limits", "narrow").out
+
+
 def test_what_is_not_right_is_said_before_a_key_is_made(cli: Cli) -> None:
     """Usage errors, exit code 2 each; no key comes of them."""
     before = listing(cli, "key", "list")
@@ -78,6 +97,11 @@ def test_what_is_not_right_is_said_before_a_key_is_made(cli: Cli) -> None:
         ("key", "create", "--scope", "query", "--tenant", "nobody"): "sapwood tenant create nobody",
         ("key", "revoke", "0123456789abcdef"): "sapwood key list",
         ("tenant", "create", "a/b"): "no name for a tenant",
+        ("tenant", "limits", "nobody", "streams=1"): "sapwood tenant create nobody",
+        ("tenant", "limits", "default", "of_tomorrow=1"): "requests_per_second",
+        ("tenant", "limits", "default", "streams"): "KEY=VALUE",
+        ("tenant", "limits", "default", "streams=many"): "streams",
+        ("tenant", "limits", "default", "requests_per_second=0"): "requests_per_second",
     }
     for words, hint in wrong.items():
         done = cli.ok(*words, code=2)

@@ -22,7 +22,8 @@ from pipeline.adapters.postgres_pool import open_pool
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.adapters.redis_streams import open_streams
 from pipeline.deadline import Deadline
-from pipeline.events import open_herald, subscribe
+from pipeline.events import open_herald
+from pipeline.feeds import open_feeds
 from schemas.events import Progress
 from schemas.ids import CorpusId
 from schemas.runs import Lease, RunKind
@@ -94,6 +95,7 @@ async def main(database: str, redis_url: str) -> None:
         open_streams(redis_url) as stream,
         open_doorbell(redis_url) as bell,
         open_herald(log := PostgresEvents(pool), stream, bell) as herald,
+        open_feeds(log, stream) as feeds,
     ):
         async with pool.transaction(Deadline.after(5)) as tx:
             await tx.execute("create table if not exists effect (run_id text, step int, owner text)")
@@ -107,7 +109,7 @@ async def main(database: str, redis_url: str) -> None:
         for _ in range(200):
             began = time.perf_counter()
             run = await runs.submit(corpus, RunKind.QUERY, {})
-            async for _ in subscribe(log, stream, run.run_id):
+            async for _ in feeds.run(run.run_id):
                 first.append(time.perf_counter() - began)
                 break
             await runs.cancel(run.run_id, "")

@@ -7,7 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -22,8 +22,8 @@ from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.adapters.redis_streams import open_streams
 from pipeline.deadline import Deadline
-from pipeline.events import open_herald, subscribe
-from pipeline.ports import EventStream
+from pipeline.events import open_herald
+from pipeline.feeds import Feeds, open_feeds
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunKind, RunState
 
@@ -105,16 +105,18 @@ async def fleet(database: str, redis_url: str, mode: str) -> AsyncGenerator[Flee
                 await process.aclose()
 
 
-async def follow(log: PostgresEvents, stream: EventStream, run_id: RunId, chance: random.Random) -> None:
+async def follow(feeds: Feeds, run_id: RunId, chance: random.Random) -> None:
     """A client that leaves now and then and resumes: it must see 1..N, each once, and then the end."""
     last, ended = 0, False
     while not ended:
         leave_after = chance.randint(1, 6)
-        async for event in subscribe(log, stream, run_id, last):
-            assert event.seq == last + 1, (run_id, last, event.seq)
-            last, ended, leave_after = event.seq, event.terminal, leave_after - 1
-            if not leave_after:
-                break
+        async with aclosing(feeds.run(run_id, last)) as found:
+            async for entries in found:
+                for entry in entries[:leave_after]:
+                    assert entry.place == last + 1, (run_id, last, entry.place)
+                    last, ended, leave_after = entry.place, entry.event.terminal, leave_after - 1
+                if not leave_after:
+                    break
 
 
 async def duplicates(pool: Pool) -> int:
@@ -130,6 +132,7 @@ async def chaos(database: str, redis_url: str, mode: str, runs: int, seed: int) 
         pool, stream = await enter(open_pool(database, 12)), await enter(open_streams(redis_url))
         log, bell = PostgresEvents(pool), await enter(open_doorbell(redis_url))
         herald, redis = await enter(open_herald(log, stream, bell)), await enter(Redis.from_url(redis_url))
+        feeds = await enter(open_feeds(log, stream))
         async with pool.transaction(Deadline.after(5)) as tx:
             await tx.execute("create table effect (run_id text, step int, owner text)")
             corpus = CorpusId(await tx.fetchval("insert into corpus (name) values ('c') returning corpus_id"))
@@ -142,7 +145,7 @@ async def chaos(database: str, redis_url: str, mode: str, runs: int, seed: int) 
                     for _ in range(runs):
                         run = await store.submit(corpus, RunKind.QUERY, {})
                         if mode == "fenced":
-                            clients.start_soon(follow, log, stream, run.run_id, chance)
+                            clients.start_soon(follow, feeds, run.run_id, chance)
                         await anyio.sleep(chance.uniform(0, 0.1))
                 await all_ended(store, corpus, runs)
             faults.cancel_scope.cancel()

@@ -31,7 +31,7 @@ COLUMNS = {
     "document": ("document_id", "source_location", "locator", "content_hash", "recipe", "media_type", "title", "chars", "chunks"),
     "chunk": ("chunk_id", "document_id", "ordinal", "text", "char_start", "char_end", "first_line", "last_line", "text_hash",
               "passage_hash", "terms", "length"),
-    "entity": ("entity_no", "entity_id", "type", "key", "name", "description", "mentions", "chunks"),
+    "entity": ("entity_no", "entity_id", "type", "key", "name", "description", "mentions", "chunks", "degree", "first_chunk"),
     "relation": ("source_no", "target_no", "type", "weight", "evidence"),
     "membership": ("entity_no", "path"),
     "mention": ("chunk_id", "entity_no", "type", "key", "surface", "char_start", "char_end", "origin"),
@@ -133,11 +133,18 @@ def tables(whole: Whole) -> dict[str, Versions]:
     """Return all rows of a graph; a chunk is another one if it mentions others."""
     part = whole.part
     named: dict[int, set[int]] = {}
+    mentioned: dict[int, set[int]] = {}
     for mention in part.mentions:
         named.setdefault(mention.chunk_id, set()).add(mention.entity_no)
+        mentioned.setdefault(mention.entity_no, set()).add(mention.chunk_id)
     sizes: dict[str, int] = {}
     for chunk in part.chunks:
         sizes[chunk.document] = sizes.get(chunk.document, 0) + 1
+    near: dict[int, set[int]] = {}
+    for one in part.relations:
+        if one.source != one.target:
+            near.setdefault(one.source, set()).add(one.target)
+            near.setdefault(one.target, set()).add(one.source)
     terms, length = pack(tokens("some text"))
     return {
         "document": keyed(
@@ -153,7 +160,10 @@ def tables(whole: Whole) -> dict[str, Versions]:
         "entity": keyed(
             1,
             [
-                (e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks)
+                (
+                    *(e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks),
+                    *(len(near.get(e.entity_no, ())), min(mentioned.get(e.entity_no, ()), default=None)),
+                )
                 for e in part.entities
             ],
         ),

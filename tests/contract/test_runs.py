@@ -13,9 +13,11 @@ from pipeline.adapters.postgres_events import PostgresEvents
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.deadline import Deadline
-from pipeline.errors import FencedOut, NotFound, RunCancelled
-from schemas.events import Event, Progress, Unchanged
+from pipeline.errors import FencedOut, InvalidRequest, NotFound, RunCancelled
+from pipeline.protocol import digest_of
+from schemas.events import Documents, Event, LegDone, Progress, Unchanged
 from schemas.ids import CorpusId, RunId
+from schemas.query import Leg, LegReport, Wire
 from schemas.runs import Lease, RunKind, RunState
 
 ALL = tuple(RunKind)
@@ -117,6 +119,87 @@ async def test_an_idempotency_key_makes_one_run_however_often_and_concurrently_i
         for _ in range(10):
             group.start_soon(submit)
     assert len(found) == 1
+
+
+async def test_a_key_is_refused_for_another_request_and_a_run_of_an_older_program_is_taken_as_it_is(
+    world: World,
+) -> None:
+    """Another kind or other words, seen before anything is made; without a digest on either side the key alone decides."""
+    store, query = world.store(), RunKind.QUERY
+    first, other = digest_of({"text": "a"}), digest_of({"text": "b"})
+    run = await store.submit(world.corpus, query, {}, key="k", digest=first)
+    assert (await store.submit(world.corpus, query, {"other": 1}, key="k", digest=first)).run_id == run.run_id
+    assert await store.earlier(world.corpus, query, "k", first) == run
+    assert await store.earlier(world.corpus, query, "unused", first) is None
+    for kind, digest in ((query, other), (RunKind.INDEX, first)):
+        with pytest.raises(InvalidRequest, match="another request"):
+            await store.submit(world.corpus, kind, {}, key="k", digest=digest)
+        with pytest.raises(InvalidRequest, match="another request"):
+            await store.earlier(world.corpus, kind, "k", digest)
+    old = await store.submit(world.corpus, query, {}, key="old")
+    assert (await store.submit(world.corpus, query, {}, key="old", digest=first)).run_id == old.run_id
+    assert len(await store.list(world.corpus, 10)) == 2
+    assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1}) != digest_of({"a": 1, "b": [3]})
+
+
+async def test_of_different_requests_with_one_key_at_the_same_time_one_is_taken(world: World) -> None:
+    store, taken, refused = world.store(), set[RunId](), list[str]()
+
+    async def submit(number: int) -> None:
+        try:
+            digest = digest_of({"number": number})
+            taken.add((await store.submit(world.corpus, RunKind.INDEX, {}, key="k", digest=digest)).run_id)
+        except InvalidRequest as error:
+            refused.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        for number in range(10):
+            group.start_soon(submit, number)
+    assert (len(taken), len(refused)) == (1, 9)
+
+
+BAD = "a\0b\udc80c"
+
+
+@pytest.mark.parametrize("body", [
+    Documents(counts={BAD: 1}, notable=((BAD, "failed", BAD),)),
+    Progress(stage=BAD, done=1, total=1),
+])  # fmt: skip
+async def test_no_text_in_an_event_keeps_a_run_from_going_on_and_ending(world: World, body: Wire) -> None:
+    """NUL and lone surrogates, which PostgreSQL can not hold, anywhere in a body, in the error and in the reason."""
+    store = world.store()
+    for state in (RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED):
+        lease = await claimed(store, world)
+        async with store.fenced(lease) as tx:
+            tx.event(body)
+        if state is RunState.CANCELLED:
+            await store.cancel(lease.run_id, BAD)
+        await end(store, lease, state, f"ParserKilled: {BAD}" if state is RunState.FAILED else "")
+        found = (await world.events(lease.run_id))[2].body
+        assert found.model_dump_json().count("ab?c") == (2 if isinstance(body, Documents) else 1)
+        info = await store.info(lease.run_id)
+        assert info.state is state
+        assert "\0" not in info.error
+
+
+async def test_a_result_with_text_that_cannot_be_stored_is_stored_without_it(world: World) -> None:
+    """The final event of a query holds texts of documents, and what servers said of themselves."""
+    store = world.store()
+    lease = await claimed(store, world, RunKind.QUERY)
+    report = LegReport(leg=Leg.DENSE, state="failed", error=BAD)
+    async with store.fenced(lease) as tx:
+        tx.event(LegDone(report=report))
+        tx.finish(RunState.FAILED, f"Odd: {BAD}")
+    *_, leg, failed = await world.events(lease.run_id)
+    assert leg.body.report.error == "ab?c"
+    assert failed.body.message == "ab?c"
+
+
+async def test_a_request_that_cannot_be_stored_is_refused_and_makes_nothing(world: World) -> None:
+    for text in ("a\0b", "\ud800"):
+        with pytest.raises(InvalidRequest, match="lone surrogate"):
+            await world.store().submit(world.corpus, RunKind.QUERY, {"deep": [{"text": text}]})
+    assert await world.store().list(world.corpus, 10) == []
 
 
 async def test_unknown_things_are_not_found(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from pathlib import Path
 
 import asyncpg
@@ -92,3 +94,31 @@ async def test_the_graph_store_is_looked_at_where_there_is_one(
     bad = await diagnose(tmp_path, database, redis_url, **where, SAPWOOD_GRAPH_NEO4J_PASSWORD=SECRET)
     assert not bad["neo4j"].ok
     assert "SAPWOOD_GRAPH_NEO4J_PASSWORD" in bad["neo4j"].detail and SECRET not in str(bad)
+
+
+async def test_a_login_that_may_not_act_for_a_tenant_is_told_the_grant_it_lacks(
+    tmp_path: Path, database: str, redis_url: str
+) -> None:
+    """The grant that is named mends it, and so do the statements for a table whose policies were switched off."""
+    admin, name = await asyncpg.connect(database), f"login_{secrets.token_hex(4)}"
+    try:
+        await admin.execute(f"create role {name} login; grant usage on schema sapwood to {name}")
+        await admin.execute(f"grant select on all tables in schema sapwood to {name}")
+        own = re.sub(r"//.*?@", f"//{name}@", database)
+        found = await diagnose(tmp_path, own, redis_url)
+        assert found["row security"].ok and not found["tenant role"].ok
+        grant = re.search(r"`(.*)`", found["tenant role"].cure)
+        assert grant and name in grant[1]
+        await admin.execute(grant[1])
+        assert (await diagnose(tmp_path, own, redis_url))["tenant role"].ok
+        await admin.execute("alter table sapwood.chunk disable row level security")
+        await admin.execute("alter table sapwood.pin no force row level security")
+        loose = (await diagnose(tmp_path, own, redis_url))["row security"]
+        assert (loose.ok, loose.detail) == (False, "not behind its policies: chunk, pin")
+        cure = re.search(r"`(.*)`", loose.cure)
+        assert cure
+        await admin.execute(cure[1])
+        assert (await diagnose(tmp_path, own, redis_url))["row security"].ok
+    finally:
+        await admin.execute(f"drop owned by {name} cascade; drop role {name}")
+        await admin.close()

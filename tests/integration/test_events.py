@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -14,10 +14,11 @@ from pipeline.adapters.arq_doorbell import open_doorbell
 from pipeline.adapters.postgres_events import PostgresEvents
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_runs import PostgresRuns
-from pipeline.adapters.redis_streams import RedisStreams, open_streams
+from pipeline.adapters.redis_streams import open_streams
 from pipeline.deadline import Deadline
 from pipeline.errors import EventsExpired
-from pipeline.events import open_herald, relay_rest, subscribe, subscribe_corpus
+from pipeline.events import open_herald, relay_rest
+from pipeline.feeds import Feeds, open_feeds
 from schemas.events import Event, Progress, Unchanged
 from schemas.ids import CorpusId, RunId
 from schemas.runs import Lease, RunKind, RunState
@@ -30,12 +31,12 @@ class World:
     pool: Pool
     corpus: CorpusId
     log: PostgresEvents
-    stream: RedisStreams
+    feeds: Feeds
     runs: PostgresRuns
     redis: Redis
 
-    async def start(self) -> Lease:
-        run = await self.runs.submit(self.corpus, RunKind.INDEX, {})
+    async def start(self, kind: RunKind = RunKind.INDEX) -> Lease:
+        run = await self.runs.submit(self.corpus, kind, {})
         lease = await self.runs.claim(run.run_id, 1, list(RunKind))
         assert lease is not None
         return lease
@@ -68,11 +69,12 @@ class Place:
             open_streams(self.stream_url) as stream,
             open_doorbell(self.stream_url) as doorbell,
             open_herald(log := PostgresEvents(pool), stream, doorbell) as herald,
+            open_feeds(log, stream) as feeds,
             Redis.from_url(self.redis_url) as redis,
         ):
             async with pool.transaction(Deadline.after(5)) as tx:
                 corpus = CorpusId(await tx.fetchval("insert into corpus (name) values ('c') returning corpus_id"))
-            yield World(pool, corpus, log, stream, PostgresRuns(pool, herald, owner="a"), redis)
+            yield World(pool, corpus, log, feeds, PostgresRuns(pool, herald, owner="a"), redis)
 
 
 @pytest.fixture(params=["live", "no stream"])
@@ -94,7 +96,7 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> Callable[[Place], Awai
 
 async def collect(world: World, run_id: RunId, after: int = 0) -> list[Event]:
     with anyio.fail_after(20):
-        return [event async for event in subscribe(world.log, world.stream, run_id, after)]
+        return [entry.event async for entries in world.feeds.run(run_id, after) for entry in entries]
 
 
 def dense(events: list[Event], after: int = 0) -> bool:
@@ -171,8 +173,8 @@ async def test_a_corpus_subscription_passes_over_nothing_that_commits_late(world
     total = 2 + 1 + 1 + 1
 
     async def follow() -> None:
-        async for position, event in subscribe_corpus(world.log, world.corpus):
-            seen.append((position, event))
+        async for entries in world.feeds.corpus(world.corpus):
+            seen.extend((entry.place, entry.event) for entry in entries)
             if len(seen) == total:
                 return
 
@@ -191,6 +193,116 @@ async def test_a_corpus_subscription_passes_over_nothing_that_commits_late(world
     assert by_run == {slow.run_id: [1, 2, 3], fast.run_id: [1, 2]}
     rest = await world.log.read_corpus(world.corpus, positions[1], 100)
     assert rest == seen[2:]
+
+
+class Counted(PostgresEvents):
+    """Counts how often the log is asked."""
+
+    asked = 0
+
+    async def read(self, run_id: RunId, after: int, limit: int) -> list[Event]:
+        self.asked += 1
+        return await super().read(run_id, after, limit)
+
+    async def read_corpus(self, corpus: CorpusId, after: int, limit: int) -> list[tuple[int, Event]]:
+        self.asked += 1
+        return await super().read_corpus(corpus, after, limit)
+
+    async def end_of(self, run_id: RunId) -> tuple[int, bool]:
+        self.asked += 1
+        return await super().end_of(run_id)
+
+
+async def blocked_reads(redis: Redis) -> int:
+    """How many connections to this test's database wait in an XREAD."""
+    mine = str(redis.connection_pool.connection_kwargs["db"])
+    return sum(one["db"] == mine and one["cmd"] == "xread" for one in await redis.client_list())
+
+
+async def crowd(place: Place, subscribers: int, each: int, lists: list[list[int]]) -> tuple[int, int]:
+    """Have a run and its corpus followed by a crowd, `each` of them in a process of its own, over a flush.
+
+    Return how many connections listened, and how often the log was asked.
+    """
+    async with place.open() as world, AsyncExitStack() as stack:
+        lease, logs, feeds = await world.start(), list[Counted](), list[Feeds]()
+        for _ in range(0, subscribers, each):
+            logs.append(Counted(world.pool))
+            stream = await stack.enter_async_context(open_streams(place.stream_url))
+            feeds.append(await stack.enter_async_context(open_feeds(logs[-1], stream)))
+
+        async def follow(number: int) -> None:
+            after, got = number % 3, list[int]()
+            async for entries in feeds[number // each].run(lease.run_id, after):
+                got += [entry.place for entry in entries]
+            lists.append([*range(1, after + 1), *got])
+
+        async def follow_corpus(number: int) -> None:
+            seen, got = 0, list[int]()
+            async with aclosing(feeds[number // each].corpus(world.corpus)) as found:
+                while seen < len(EVERY_EVENT):
+                    entries = await anext(found)
+                    seen += len(entries)
+                    got += [entry.event.seq for entry in entries]
+            lists.append(got)
+
+        listening = 0
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for number in range(subscribers):
+                    group.start_soon(follow, number)
+                    group.start_soon(follow_corpus, number)
+                lease = await world.say(lease, 5)
+                while listening < len(feeds):
+                    listening = await blocked_reads(world.redis)
+                await world.redis.flushdb()
+                lease = await world.say(lease, 5)
+                listening = max(listening, await blocked_reads(world.redis))
+                await world.say(lease, last=True)
+        return listening, sum(log.asked for log in logs)
+
+
+EVERY_EVENT = [*range(1, 15)]
+"""Queued, started, eleven that are said, and the last."""
+
+
+async def test_a_crowd_costs_as_much_as_one(database: str, redis_url: str) -> None:
+    """300 subscriptions of a run and 300 of its corpus: one connection listens, and the log is asked as if for a few."""
+    lists: list[list[int]] = []
+    listening, asked = await crowd(Place(database, redis_url, redis_url), 300, 300, lists)
+    assert lists == [EVERY_EVENT] * 600
+    assert listening == 1
+    assert asked < 60
+
+
+async def test_each_process_costs_something(database: str, redis_url: str) -> None:
+    """The negative control: the same counts, where nothing is shared."""
+    lists: list[list[int]] = []
+    listening, asked = await crowd(Place(database, redis_url, redis_url), 15, 1, lists)
+    assert lists == [EVERY_EVENT] * 30
+    assert listening == 15
+    assert asked >= 60
+
+
+async def test_many_runs_are_followed_on_one_connection(database: str, redis_url: str) -> None:
+    """Each is heard from the moment it is followed, also those that join while the others wait."""
+    async with Place(database, redis_url, redis_url).open() as world:
+        leases = [await world.start(RunKind.QUERY) for _ in range(40)]
+        seen: dict[RunId, list[int]] = {}
+
+        async def follow(run_id: RunId) -> None:
+            seen[run_id] = [entry.place async for entries in world.feeds.run(run_id) for entry in entries]
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for lease in leases:
+                    group.start_soon(follow, lease.run_id)
+                    assert await blocked_reads(world.redis) <= 1
+                for lease in leases:
+                    await world.say(lease, 1, last=True)
+        assert seen == {lease.run_id: [1, 2, 3, 4] for lease in leases}
+        assert world.feeds.came["live"] > 0
+        assert world.feeds.followed == 0
 
 
 async def test_publishing_twice_or_from_two_processes_adds_nothing(database: str, redis_url: str) -> None:

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from pipeline.deadline import Deadline
 from pipeline.errors import Unauthorized
 from pipeline.graphs.inspection import Evidence, Source
+from pipeline.tenancy import apart
 from schemas.ids import CorpusId
 from schemas.runs import RunState
 from schemas.settings import CorpusSettings, GraphStorageSettings
@@ -25,6 +26,7 @@ from tests.neo4j_server import Neo4jServer
 from worker.app import Sapwood, open_sapwood
 from worker.gateway import inspection
 from worker.gateway.access import Principal, Scope
+from worker.gateway.keys import Apart
 from worker.gateway.problems import install
 from worker.settings import WorkerSettings
 
@@ -126,6 +128,7 @@ def opens(database: str, redis_url: str, tmp_path: Path, request: pytest.Fixture
             api = FastAPI()
             api.include_router(inspection.router)
             install(api)
+            api.add_middleware(Apart)
             api.state.services, api.state.authenticator = app.services, Door()
             async with AsyncClient(transport=ASGITransport(api), base_url="http://test") as http:
                 yield Client(http, api, app)
@@ -247,7 +250,8 @@ class Interrupted:
         self, corpus: CorpusId, generation: int, entity: int, offset: int, limit: int, deadline: Deadline
     ) -> list[Source]:
         found = await self.inner.sources(corpus, generation, entity, offset, limit, deadline)
-        await indexed(self.app, self.folder, LINES[generation:], "postgres", "rockets")
+        with apart():  # a worker promotes it, not the request
+            await indexed(self.app, self.folder, LINES[generation:], "postgres", "rockets")
         return found
 
     async def totals(self, corpus: CorpusId, generation: int, deadline: Deadline) -> tuple[int, int]:

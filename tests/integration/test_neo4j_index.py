@@ -11,13 +11,14 @@ import pytest
 from anyio import to_thread
 from pydantic import SecretStr
 
+from pipeline.adapters.neo4j_communities import GdsLeiden
 from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError
 from pipeline.graphs.export import graph_lines
-from pipeline.graphs.parts import GraphRef
+from pipeline.graphs.parts import Clusters, GraphRef
 from schemas.query import QueryRequest, Strategy
 from schemas.runs import RunState
-from schemas.settings import CorpusSettings, GraphStorageSettings
+from schemas.settings import CorpusSettings, GraphIndexingSettings, GraphStorageSettings
 from tests.neo4j_server import Neo4jServer, running
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
@@ -141,6 +142,49 @@ async def test_an_incremental_build_equals_a_fresh_one(
         await indexed(app, "new", folder, FIRST, NEO4J)
         old, new = [[line async for line in app.export(name)][1:] for name in ("old", "new")]
         assert old == new
+
+
+@pytest.fixture
+def clustered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of the graphs that were really clustered in Neo4j, in order."""
+    found: list[str] = []
+    real = GdsLeiden.cluster
+
+    async def cluster(self: GdsLeiden, graph: GraphRef, deadline: Deadline) -> Clusters:
+        found.append(graph.graph_id)
+        return await real(self, graph, deadline)
+
+    monkeypatch.setattr(GdsLeiden, "cluster", cluster)
+    return found
+
+
+async def test_communities_are_found_anew_only_if_a_relation_changed(
+    tmp_path: Path, database: str, redis_url: str, neo4j_server: Neo4jServer, clustered: list[str]
+) -> None:
+    """A new text and a new entity without relations change none; other settings group anew."""
+    folder = tmp_path / "folder"
+    more = {**FIRST, "note.md": "# Note\n\nOpen on Tuesdays. Ada Lovelace came by."}
+    told = {**FIRST, "note.md": "# Note\n\nOpen on Fridays. Ada Lovelace was born in London."}
+    async with opened(database, redis_url, tmp_path, neo4j_server) as app:
+        await indexed(app, "shop", folder, FIRST, NEO4J)
+        assert len(clustered) == 1
+        await indexed(app, "shop", folder, more, NEO4J)
+        await indexed(app, "fresh", folder, more, NEO4J)
+        assert len(clustered) == 2  # that of the fresh one
+        old, new = [[line async for line in app.export(name)][1:] for name in ("shop", "fresh")]
+        assert old == new
+        assert await graph_of(app, "shop", "neo4j") == await graph_of(app, "shop", "postgres")
+        manifests = [one["manifest"] for one in await app.generations("shop")]
+        assert manifests[0]["modularity"] == manifests[1]["modularity"] > 0
+        assert manifests[0]["stores"]["entities"]["rows"] > manifests[1]["stores"]["entities"]["rows"]
+
+        await indexed(app, "shop", folder, told, NEO4J)
+        assert len(clustered) == 3
+        assert await graph_of(app, "shop", "neo4j") == await graph_of(app, "shop", "postgres")
+
+        other = NEO4J.model_copy(update={"graph_indexing": GraphIndexingSettings(max_cluster_size=7)})
+        await indexed(app, "shop", folder, told, other)
+        assert len(clustered) == 4
 
 
 async def test_a_corpus_moves_between_the_stores(

@@ -24,11 +24,14 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from pipeline.deadline import Deadline
+from pipeline.egress import networks
+from pipeline.errors import Refused
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest
 from schemas.runs import RunInfo, RunState
 from schemas.settings import CorpusSettings
 from tests.cli_driver import HANDBOOK, ROOT, Cli
+from tests.webhook_receiver import Receiver, receiving
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 
@@ -38,7 +41,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 class Canaries:
-    """Secrets of no shape that a pattern would know, by the variable that they are given in."""
+    """Secrets of no shape that a pattern would know, by the variable that they are given in; and that of a webhook."""
 
     def __init__(self) -> None:
         self.by_setting = {
@@ -84,6 +87,7 @@ def settings(home: Path, database: str, redis_url: str, endpoint: str, canaries:
         qdrant_api_key=SecretStr(canaries["qdrant_api_key"]),
         log_level="debug",
         lease_seconds=5.0,
+        webhooks_private_networks=networks("127.0.0.0/8"),
     )
 
 
@@ -97,6 +101,7 @@ def environment(given: WorkerSettings, port: int, form: str) -> dict[str, str]:
     """Return the variables that give a process the same settings."""
     values = {name: getattr(given, name) for name in given.model_fields_set - {"home"}}
     plain = {n: v.get_secret_value() if isinstance(v, SecretStr) else str(v) for n, v in values.items()}
+    plain["webhooks_private_networks"] = ",".join(map(str, given.webhooks_private_networks))
     return {
         f"SAPWOOD_{name.upper()}": text
         for name, text in {**plain, "metrics_port": str(port), "log_format": form}.items()
@@ -110,13 +115,13 @@ async def ended(app: Sapwood, run: RunInfo) -> RunInfo:
     return await app.info(run.run_id)
 
 
-async def everything_stored(database: str, redis_url: str) -> str:
-    """Return every row of every table, and all that the queue holds, as text."""
+async def everything_stored(database: str, redis_url: str, but: str = "") -> str:
+    """Return every row of every table, but perhaps of one, and all that the queue holds, as text."""
     texts: list[str] = []
     connection = await asyncpg.connect(database)
     try:
         tables = await connection.fetch(
-            "select table_name from information_schema.tables where table_schema = 'sapwood'"
+            "select table_name from information_schema.tables where table_schema = 'sapwood' and table_name <> $1", but
         )
         for (table,) in tables:
             texts += [row[0] for row in await connection.fetch(f'select t::text from sapwood."{table}" as t')]
@@ -129,6 +134,28 @@ async def everything_stored(database: str, redis_url: str) -> str:
             if await client.type(key) == b"stream":
                 texts.append(repr(await client.xrange(key)))
     return "\n".join(texts)
+
+
+async def told(app: Sapwood, receiver: Receiver, canaries: Canaries) -> str:
+    """Have a receiver told of all runs from now on, and send it a ping; return all that is shown of it."""
+    registry = app.services.webhooks.registry
+    made, secret = await registry.create("default", f"http://127.0.0.1:{receiver.port}/in", deadline=soon())
+    rotated, second = await registry.rotate("default", made.webhook_id, soon())
+    for name, one in (("webhook", secret), ("rotated webhook", second)):
+        canaries.by_setting[name] = one.reveal().removeprefix("whsec_")
+        canaries.by_setting[f"{name}, raw"] = one.key.hex()
+    await registry.ping("default", made.webhook_id, soon())
+    await receiver.until(lambda: len(receiver.got) >= 1)
+    assert all(one.verified(key.reveal()) for one in receiver.got for key in (secret, second))
+    parts = [made, secret, rotated, second, await registry.listing("default", soon())]
+    shown = [repr(one) for one in [*parts, await registry.deliveries("default", made.webhook_id, 10, soon())]]
+    with pytest.raises(Refused) as refused:
+        await registry.create("default", f"http://{quote(second.reveal(), safe='')}@127.0.0.1/", deadline=soon())
+    return "\n".join([*shown, repr(refused.value), *(f"{one.headers} {one.body!r}" for one in receiver.got)])
+
+
+def soon() -> Deadline:
+    return Deadline.after(PATIENCE)
 
 
 async def work(app: Sapwood, stub: OpenAIStub, key: str) -> dict[str, RunInfo]:
@@ -199,15 +226,24 @@ async def test_no_secret_is_found_anywhere(
     await anyio.Path(outputs).mkdir()
     given = settings(tmp_path / "home", database, redis_url, stub.url, canaries)
     shown = {"settings": f"{given!r} {given} {given.model_dump()} {given.model_dump_json()}"}
-    async with worker(given, port, form, outputs / "worker.log") as process, open_sapwood(given) as app:
+    async with (
+        receiving() as receiver,
+        worker(given, port, form, outputs / "worker.log") as process,
+        open_sapwood(given) as app,
+    ):
+        shown["webhooks"] = await told(app, receiver, canaries)
         runs = await work(app, stub, canaries["openai_api_key"])
+        await receiver.until(lambda: len(set(receiver.ids)) >= 1 + len(runs))
+        shown["messages"] = repr(receiver.got)
         shown["runs"] = repr(runs)
         shown["events"] = repr([await app.events(run.run_id) for run in runs.values()])
         shown["services"] = repr(app.services)
         shown["command"] = await anyio.Path(f"/proc/{process.pid}/cmdline").read_text()
         async with httpx.AsyncClient(trust_env=False) as client:
             shown["metrics"] = (await client.get(f"http://127.0.0.1:{port}/metrics", timeout=30)).text
-    shown["rows"] = await everything_stored(database, redis_url)
+    shown["rows"] = await everything_stored(database, redis_url, but="webhook")
+    kept = canaries.found(await everything_stored(database, redis_url))
+    assert kept == ["webhook, raw", "rotated webhook, raw"], "what signs lies there, where it has to"
     shown["logs"] = await anyio.to_thread.run_sync(files, outputs, given.home)
 
     states = {name: run.state for name, run in runs.items()}

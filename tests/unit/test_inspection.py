@@ -18,6 +18,7 @@ from pipeline.graphs.inspection import (
     folded,
     group_view,
     most_frequent,
+    nearest,
     rings,
 )
 from schemas.graph import Entity
@@ -89,6 +90,12 @@ def test_a_breakdown_is_of_the_most_frequent_types() -> None:
     counts = {**{f"type {n:05}": 1 for n in range(MAX_TYPES)}, "often": 9}
     found = most_frequent(counts)
     assert (len(found), next(iter(found)), f"type {MAX_TYPES - 1:05}" in found) == (MAX_TYPES, "often", False)
+
+
+def test_the_nearest_are_whole_rings_until_they_are_enough() -> None:
+    near = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+    assert [len(nearest(near, limit)) for limit in (1, 2, 3, 4, 5, 6, 99)] == [1, 3, 3, 5, 5, 6, 6]
+    assert nearest(near, 2) == {0: 0, 1: 1, 2: 1}
 
 
 async def test_rings_stop_at_the_end_and_at_the_bound() -> None:

@@ -18,6 +18,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, StoreUnavailable
 from pipeline.runs import Ending
 from pipeline.tenancy import EVERYBODY, act_for, acting_for, apart
+from pipeline.webhooks import Outcome
 from schemas.events import LegDone, Pinned
 from schemas.query import Leg, LegReport, QueryResult
 from schemas.runs import RunKind
@@ -37,6 +38,7 @@ LABELS = {
     "complete": {"yes", "no"},
     "direction": {"input", "output"},
     "store": {"postgresql", "outside"},
+    "outcome": {outcome.value for outcome in Outcome},
     "le": None,
 }
 
@@ -87,6 +89,8 @@ def busy() -> Watched:
     vitals.metrics.paid({"input_tokens": 10, "output_tokens": 2, "selected": 1})
     vitals.metrics.collected(1, 30)
     vitals.metrics.cleared(2, 40)
+    for outcome in Outcome:
+        vitals.metrics.told(outcome)
     return of(Database(), vitals)
 
 

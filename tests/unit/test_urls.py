@@ -11,8 +11,9 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from pipeline.deadline import Deadline
+from pipeline.egress import forbidden
 from pipeline.errors import DocumentError, Refused
-from pipeline.ingest.urls import Fetcher, forbidden, normalised
+from pipeline.ingest.urls import Fetcher, normalised
 
 ADDRESSES = {
     "loopback": ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"],

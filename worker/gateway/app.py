@@ -10,11 +10,12 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from worker.compose import Services
-from worker.gateway import corpora, inspection, probes, problems, queries, runs, uploads
-from worker.gateway.access import Authenticator
+from worker.gateway import admin, corpora, inspection, probes, problems, queries, runs, uploads, webhooks
+from worker.gateway.access import Authenticator, check_routes
+from worker.gateway.explorer import routes as explorer
 from worker.gateway.guard import Guard
-from worker.gateway.keys import Apart
-from worker.gateway.limits import Limits, RateLimited
+from worker.gateway.keys import Apart, KeyAuthenticator
+from worker.gateway.limits import Failures, Limits, RateLimited
 from worker.gateway.local import needs_keys
 from worker.gateway.sse import Pace
 from worker.settings import WorkerSettings, load
@@ -39,6 +40,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     runs.router,
     queries.router,
     inspection.router,
+    admin.router,
+    webhooks.router,
+    explorer.router,
 )
 """The routers of the gateway; a new one is one more entry."""
 
@@ -64,7 +68,7 @@ def create_app(services: Services, authenticator: Authenticator, settings: Worke
     """Return the application over open services; whoever made those closes them after it.
 
     Raises:
-        ConfigurationError: the settings let everybody in on an address that others can reach.
+        ConfigurationError: the settings let everybody in on an address that others can reach, or a route asks for no scope.
     """
     settings = load({}) if settings is None else settings
     app = Gateway(title="Sapwood", version=VERSION, docs_url=None, redoc_url=None)
@@ -75,8 +79,19 @@ def create_app(services: Services, authenticator: Authenticator, settings: Worke
     app.state.authenticator = RateLimited(authenticator, limits)
     app.state.pace = Pace(settings.gateway_heartbeat_seconds, settings.gateway_send_seconds, anyio.Event())
     problems.install(app)
-    app.add_middleware(Guard, limit=settings.gateway_max_body_bytes, local=not needs_keys(settings))
+    app.add_middleware(
+        Guard,
+        limit=settings.gateway_max_body_bytes,
+        local=not needs_keys(settings),
+        failures=Failures(settings.gateway_failures_per_second),
+        familiar=authenticator.familiar if isinstance(authenticator, KeyAuthenticator) else _nobody_is,
+    )
     app.add_middleware(Apart)
     for router in ROUTERS:
         app.include_router(router, responses=problems.RESPONSES)
+    check_routes(app.routes)
     return app
+
+
+def _nobody_is(_: str | None) -> bool:
+    return False

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from pipeline.errors import Conflict, NotFound
+from pipeline.errors import Conflict, InvalidRequest, NotFound
 from schemas.corpora import CorpusSummary
 from worker.app import Sapwood
 from worker.gateway.access import sapwood_of
+from worker.gateway.limits import Limits
+from worker.gateway.lines import MEDIA_TYPE, JsonLines
 from worker.gateway.orders import (
     CollectOrder,
     CommunityView,
     CorpusName,
     CorpusOrder,
     CorpusView,
+    Exporting,
     GenerationView,
     Indexing,
     Inspecting,
@@ -24,7 +27,7 @@ from worker.gateway.orders import (
     RolledBack,
     SettingsOrder,
 )
-from worker.gateway.uploads import forget
+from worker.gateway.sse import Pace
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
@@ -65,10 +68,7 @@ async def set_settings(corpus: CorpusName, order: SettingsOrder, request: Reques
 @router.delete("/{corpus}", status_code=204, summary="Delete a corpus")
 async def delete_corpus(corpus: CorpusName, request: Request, principal: Indexing) -> None:
     """Delete a corpus with its uploaded files and all that came from it; a run under way finds itself fenced out."""
-    sapwood = sapwood_of(request, principal)
-    corpus_id = (await sapwood.corpus(corpus)).corpus_id
-    await sapwood.delete_corpus(corpus)
-    await forget(request.app.state.settings, corpus_id)
+    await sapwood_of(request, principal).delete_corpus(corpus)
 
 
 @router.get("/{corpus}/generations", summary="List generations")
@@ -88,6 +88,37 @@ async def list_communities(
     """Return the communities of the current generation, largest first."""
     found = await sapwood_of(request, principal).communities(corpus, limit)
     return [CommunityView.model_validate(one) for one in found]
+
+
+@router.get(
+    "/{corpus}/export",
+    status_code=200,
+    summary="Export a generation",
+    response_class=JsonLines,
+    responses={
+        200: {"description": "One JSON object a line.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+    },
+)
+async def export(
+    corpus: CorpusName,
+    request: Request,
+    principal: Exporting,
+    generation: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Which; default: the current one.")] = None,
+    graph: Annotated[bool, Query(description="Only the current graph, from the store that serves it.")] = False,
+) -> Response:
+    """Send a generation as canonical JSON lines: equal contents give equal bytes after the first line.
+
+    Counts as a stream. An answer that ends early has its connection cut; only a whole one ends in order.
+    """
+    if graph and generation is not None:
+        raise InvalidRequest("`graph` reads the current generation; leave `generation` out.")
+    sapwood = sapwood_of(request, principal)
+    await sapwood.corpus(corpus)
+    return JsonLines(
+        lambda: sapwood.export_graph(corpus) if graph else sapwood.export(corpus, generation),
+        cast("Pace", request.app.state.pace).send,
+        cast("Limits", request.app.state.limits).stream(principal.tenant),
+    )
 
 
 @router.post("/{corpus}/rollback", summary="Publish an earlier generation again")

@@ -15,8 +15,9 @@ from starlette.types import Scope as Connection
 
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError, Unauthorized
-from pipeline.tenancy import act_for, apart
-from schemas.keys import ApiKey, StoredKey
+from pipeline.flights import Flights
+from pipeline.tenancy import NOBODY, apart
+from schemas.keys import ApiKey, StoredKey, TenantLimits
 from worker.gateway.access import Principal, Scope
 
 REMEMBER = 5.0
@@ -62,13 +63,13 @@ class KeyAuthenticator:
 
     Unknown, wrong, expired and revoked keys get the same words after the same work. A database that cannot be asked is
     StoreUnavailable: nobody is let in on trust. A key is checked when a request begins, so that a stream outlives its key.
-    From then on the task acts for the tenant: `Apart` ends that with the request.
     """
 
     def __init__(self, keys: Keys, now: Callable[[], float] = anyio.current_time) -> None:
         self._keys = keys
         self._now = now
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._finding = Flights[tuple[StoredKey | None, float]]()
 
     async def principal(self, authorization: str | None) -> Principal:
         """See `Authenticator`."""
@@ -81,12 +82,16 @@ class KeyAuthenticator:
         elif not hmac.compare_digest(known.secret_hash, key.hash()):
             raise Unauthorized()
         await self._note(known)
-        act_for(known.principal.tenant)
         return known.principal
 
+    def familiar(self, authorization: str | None) -> bool:
+        """Whether this process has found the very same key to be good before; it may have ended since."""
+        key = _shown(authorization)
+        known = self._known.get(key.key_id) if key else None
+        return key is not None and known is not None and hmac.compare_digest(known.secret_hash, key.hash())
+
     async def _look_up(self, key: ApiKey) -> _Known:
-        asked = self._now()  # a revocation after this moment may be missed, so the few seconds count from here
-        found = await self._keys.find(key.key_id, Deadline.after(CALL))
+        found, asked = await self._finding.once(key.key_id, lambda: self._find(key.key_id))
         right = hmac.compare_digest(found.secret_hash if found else _NOBODY, key.hash())
         if found is None or not right or not found.good:
             if right:
@@ -101,13 +106,20 @@ class KeyAuthenticator:
             self._known.popitem(last=False)
         return known
 
+    async def _find(self, key_id: str) -> tuple[StoredKey | None, float]:
+        """Read a key once for all who come with it now: a thousand streams that come back share one look."""
+        asked = self._now()  # a revocation after this moment may be missed, so the few seconds count from here
+        with apart():  # whose key it is, is the question
+            return await self._keys.find(key_id, Deadline.after(CALL)), asked
+
     async def _note(self, known: _Known) -> None:
         now = self._now()
         if now - known.noted < NOTE_EVERY:
             return
         known.noted = now  # before the wait, so that requests at the same time write once
         try:
-            await self._keys.note_use(known.principal.key_id, Deadline.after(CALL))
+            with apart():
+                await self._keys.note_use(known.principal.key_id, Deadline.after(CALL))
         except (DependencyError, DeadlineExceeded) as error:  # the key is good all the same
             _log.warning("key.not_noted", key=known.principal.key_id, error=str(error))
 
@@ -119,16 +131,17 @@ def _shown(authorization: str | None) -> ApiKey | None:
 
 def _principal(found: StoredKey) -> Principal:
     # A scope that a newer program gave allows nothing here.
-    return Principal(found.tenant, found.key_id, frozenset(scope for scope in Scope if scope in found.scopes))
+    scopes = frozenset(scope for scope in Scope if scope in found.scopes)
+    return Principal(found.tenant, found.key_id, scopes, TenantLimits.stored(found.limits))
 
 
 class Apart:
-    """ASGI middleware: each request begins for nobody in particular, and what it became goes with it."""
+    """ASGI middleware: each request begins for nobody, who sees no row, and whom it came to act for goes with it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        with apart():
+        with apart(NOBODY):
             await self._app(scope, receive, send)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, cast
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path
 from pydantic import Field, model_validator
 
-from pipeline.errors import Forbidden, InvalidRequest
+from pipeline.errors import Forbidden
 from schemas.documents import Outcome, Source
 from schemas.manifest import Manifest
 from schemas.query import QueryRequest, Wire
 from schemas.runs import RunInfo, RunKind, RunState
 from schemas.settings import CorpusSettings
-from worker.gateway.access import Authenticator, Principal, Scope, require
+from worker.gateway.access import Principal, Scope, require
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _INT64 = 1 << 63
@@ -25,38 +25,23 @@ RunName = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$", description="Id of th
 Key = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,200}$")]
 
 
-def reader(*scopes: Scope) -> Any:
-    """Return a dependency that admits callers with one of these scopes. See `require`."""
-
-    async def check(request: Request) -> Principal:
-        found = await cast("Authenticator", request.app.state.authenticator).principal(
-            request.headers.get("authorization")
-        )
-        if not found.scopes.intersection(scopes):
-            raise Forbidden(f"This key lacks the scope {' or '.join(f'`{scope}`' for scope in scopes)}.")
-        return found
-
-    return Depends(check)
-
-
 Indexing = Annotated[Principal, Depends(require(Scope.INDEX))]
 Asking = Annotated[Principal, Depends(require(Scope.QUERY))]
-Reading = Annotated[Principal, reader(Scope.INDEX, Scope.QUERY, Scope.INSPECT)]
-Inspecting = Annotated[Principal, reader(Scope.QUERY, Scope.INSPECT)]
+Reading = Annotated[Principal, Depends(require(Scope.INDEX, Scope.QUERY, Scope.INSPECT))]
+Inspecting = Annotated[Principal, Depends(require(Scope.QUERY, Scope.INSPECT))]
 """May see questions and their answers, too."""
+
+
+Exporting = Annotated[Principal, Depends(require(Scope.INSPECT))]
+Administering = Annotated[Principal, Depends(require(Scope.ADMIN))]
+Known = Annotated[Principal, Depends(require(*Scope))]
+"""Whoever has a key at all."""
 
 
 def may_see(principal: Principal, run: RunInfo) -> None:
     """Check that somebody may see what is in a run: answers are not for those who only index. Raises Forbidden."""
     if run.kind is RunKind.QUERY and not principal.scopes.intersection((Scope.QUERY, Scope.INSPECT)):
         raise Forbidden("This key lacks the scope `query` or `inspect`.")
-
-
-def same_kind(run: RunInfo, kind: RunKind) -> RunInfo:
-    """Return the run that a key led to. Raises InvalidRequest if it is of another kind."""
-    if run.kind is not kind:
-        raise InvalidRequest("This Idempotency-Key was used for another request.")
-    return run
 
 
 class Order(Wire):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from fastapi import APIRouter, Request
 
@@ -18,6 +18,9 @@ MOST_LAG = 5.0
 
 CALL = 2.0
 
+OPEN: dict[str, Any] = {"security": []}
+"""Whoever keeps the process running has no key."""
+
 
 class Health(Wire):
     """The state of the process; `loop_lag` is in seconds."""
@@ -26,13 +29,13 @@ class Health(Wire):
     loop_lag: float
 
 
-@router.get("/livez", summary="Is the process alive?")
+@router.get("/livez", summary="Is the process alive?", openapi_extra=OPEN)
 async def livez(request: Request) -> Health:
     """Answer, which is all that it takes: no server behind it is asked."""
     return Health(status="alive", loop_lag=cast("Services", request.app.state.services).vitals.loop_lag)
 
 
-@router.get("/readyz", summary="Can the process serve?")
+@router.get("/readyz", summary="Can the process serve?", openapi_extra=OPEN)
 async def readyz(request: Request) -> Health:
     """Say whether database and queue answer and the event loop turns; 503 if not, or when the server is stopping."""
     services = cast("Services", request.app.state.services)

@@ -9,22 +9,20 @@ from fastapi import APIRouter, Header, Request, Response
 from pipeline.errors import DeadlineExceeded, SapwoodError
 from schemas.events import Completed, Expired, Failed
 from schemas.query import QueryResult, Wire
-from schemas.runs import RunKind
 from worker.gateway.access import sapwood_of
 from worker.gateway.limits import Limits
-from worker.gateway.orders import Asking, CorpusName, Key, Question, RunView, same_kind
+from worker.gateway.orders import Asking, CorpusName, Key, Question, RunView
 from worker.gateway.presence import while_there
 from worker.gateway.problems import OURS, status_of
-from worker.gateway.sse import EventStream, Pace, Say
+from worker.gateway.sse import DESCRIBED, MEDIA_TYPE, EventStream, Pace, Say
 
 router = APIRouter(prefix="/v1/corpora/{corpus}", tags=["queries"])
 
-_EVENTS = "text/event-stream"
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": QueryResult,
         "description": "The answer; or its events as they come, where the client accepts text/event-stream.",
-        "content": {_EVENTS: {"schema": {"type": "string"}}},
+        "content": DESCRIBED,
     },
 }
 
@@ -43,7 +41,7 @@ async def enqueue(
     await cast("Limits", request.app.state.limits).share(sapwood)
     run = await sapwood.enqueue_query(corpus, question, key=idempotency_key)
     response.headers["Location"] = f"/v1/runs/{run.run_id}"
-    return RunView.of(same_kind(run, RunKind.QUERY))
+    return RunView.of(run)
 
 
 @router.post("/query", summary="Ask a question", response_model=QueryResult, responses=_ANSWERS)
@@ -52,12 +50,12 @@ async def ask(
     question: Question,
     request: Request,
     principal: Asking,
-    accept: Annotated[str, Header(description=f"`{_EVENTS}` for events as they come.")] = "",
+    accept: Annotated[str, Header(description=f"`{MEDIA_TYPE}` for events as they come.")] = "",
 ) -> QueryResult | Response:
     """Answer a question by its deadline. A client that leaves cancels it."""
     sapwood = sapwood_of(request, principal)
     limits = cast("Limits", request.app.state.limits)
-    if _EVENTS not in accept:
+    if MEDIA_TYPE not in accept:
         with limits.query(principal.tenant):
             return await while_there(request.receive, lambda: sapwood.query(corpus, question))
     await sapwood.corpus(corpus)

@@ -9,6 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from pipeline.errors import Forbidden, InvalidRequest
+from pipeline.feeds import Entry
 from schemas.documents import Outcome
 from schemas.runs import RunKind
 from worker.gateway.access import Scope, sapwood_of
@@ -27,15 +28,14 @@ from worker.gateway.orders import (
     RunName,
     RunView,
     may_see,
-    same_kind,
 )
-from worker.gateway.sse import EventStream, Pace, Say
+from worker.gateway.sse import DESCRIBED, EventStream, Pace, Said, Say
 from worker.gateway.uploads import source_of
 
 router = APIRouter(prefix="/v1", tags=["runs"])
 
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Events as they come.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+    200: {"description": "Events as they come.", "content": DESCRIBED},
 }
 _MOST = (1 << 63) - 1
 
@@ -52,7 +52,10 @@ async def index(
     order: Annotated[IndexOrder, Body(default_factory=IndexOrder)],
     idempotency_key: Annotated[Key | None, Header()] = None,
 ) -> RunView:
-    """Enqueue a run that makes the corpus mirror these sources. The same Idempotency-Key returns the first run."""
+    """Enqueue a run that makes the corpus mirror these sources. The same Idempotency-Key returns the first run.
+
+    For another request than the first, the key is refused.
+    """
     sapwood = sapwood_of(request, principal)
     await anyio.to_thread.run_sync(check_places, order.sources, request.app.state.settings, principal.tenant)
     await cast("Limits", request.app.state.limits).share(sapwood)
@@ -70,7 +73,7 @@ async def index(
         key=idempotency_key,
     )
     response.headers["Location"] = f"/v1/runs/{run.run_id}"
-    return RunView.of(same_kind(run, RunKind.INDEX))
+    return RunView.of(run)
 
 
 @router.get("/corpora/{corpus}/runs", summary="List runs")
@@ -143,15 +146,15 @@ async def run_events(
     """
     sapwood = sapwood_of(request, principal)
     begin = position(last_event_id, after)
-    run = await sapwood.info(run_id)
+    run = await sapwood.services.feeds.ask((principal.tenant, run_id), lambda: sapwood.info(run_id))
     may_see(principal, run)
     if run.state.terminal and begin >= run.last_seq:
         return Response(status_code=204)  # which tells a browser not to connect again
 
     async def produce(say: Say) -> None:
-        async with aclosing(sapwood.subscribe(run_id, begin)) as events:
-            async for event in events:
-                await say(event.body.type, event.model_dump_json(), str(event.seq))
+        async with aclosing(sapwood.services.feeds.run(run.run_id, begin)) as feed:
+            async for entries in feed:
+                await say.together(map(told, entries))
 
     return stream(request, principal.tenant, produce)
 
@@ -172,14 +175,19 @@ async def corpus_events(
     """
     sapwood = sapwood_of(request, principal)
     begin = position(last_event_id, after)
-    await sapwood.corpus(corpus)
+    found = await sapwood.services.feeds.ask((principal.tenant, "corpus", corpus), lambda: sapwood.corpus(corpus))
 
     async def produce(say: Say) -> None:
-        async with aclosing(sapwood.subscribe_corpus(corpus, begin)) as pairs:
-            async for place, event in pairs:
-                await say(event.body.type, event.model_dump_json(), str(place))
+        async with aclosing(sapwood.services.feeds.corpus(found.corpus_id, begin)) as feed:
+            async for entries in feed:
+                await say.together(map(told, entries))
 
     return stream(request, principal.tenant, produce)
+
+
+def told(entry: Entry) -> Said:
+    """Return an entry of a feed as the client is told of it."""
+    return entry.event.body.type, entry.text, str(entry.place)
 
 
 def stream(request: Request, tenant: str, produce: Any) -> EventStream:

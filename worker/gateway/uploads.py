@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,7 +62,9 @@ async def upload(corpus: CorpusName, path: FileName, request: Request, principal
 
     The file appears whole or not at all, also when the client leaves in the middle.
     """
-    root = folder(request.app.state.settings, (await sapwood_of(request, principal).corpus(corpus)).corpus_id)
+    sapwood = sapwood_of(request, principal)
+    corpus_id = (await sapwood.corpus(corpus)).corpus_id
+    root = folder(request.app.state.settings, corpus_id)
     target = root / checked(path)
     draft = root.parent / f".{secrets.token_hex(8)}"
     with _writing():
@@ -75,6 +76,11 @@ async def upload(corpus: CorpusName, path: FileName, request: Request, principal
             with anyio.move_on_after(5.0, shield=True), suppress(OSError):
                 await anyio.to_thread.run_sync(lambda: draft.unlink(missing_ok=True))
         size = (await anyio.Path(target).stat()).st_size
+    try:
+        await sapwood.corpus(corpus)
+    except NotFound:  # deleted while the file came in
+        await sapwood.forget_uploads(corpus_id)
+        raise
     return FileView(path=path, size=size)
 
 
@@ -104,18 +110,11 @@ async def source_of(settings: WorkerSettings, corpus_id: int) -> str:
     return str(root)
 
 
-async def forget(settings: WorkerSettings, corpus_id: int) -> None:
-    """Delete the uploads of a corpus, if it has any."""
-    if settings.database_url is None:
-        root = folder(settings, corpus_id)
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(root, ignore_errors=True))
-
-
 def checked(path: str) -> str:
     """Return the path of an upload. Raises Refused for one that is absolute, hidden, unprintable, long or deep."""
     parts = path.split("/")
     fine = all(part.isprintable() and 0 < len(os.fsencode(part)) <= NAME_BYTES and part[0] != "." for part in parts)
-    if not fine or len(parts) > DEPTH:
+    if not fine or len(parts) > DEPTH or "\ufffd" in path:  # which the server makes of bytes that are no UTF-8
         raise Refused("path rule: visible names without a leading dot, separated by single slashes")
     return path
 

@@ -1,0 +1,231 @@
+"""The commands about who is told how runs ended: `sapwood webhook …`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from pipeline.deadline import Deadline
+from schemas.webhooks import Delivery, Ending, Kind, SigningSecret, Webhook
+from worker import show
+from worker.app import Sapwood
+
+CALL = 30.0
+
+Run = Callable[[Callable[[Sapwood], Awaitable[int]]], None]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The webhook's id: `sapwood webhook list`.")]
+Tenant = Annotated[str, typer.Option(help="Whose webhook it is.")]
+
+
+def register(app: typer.Typer, run: Run) -> None:
+    """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
+    commands = _Commands(run)
+    webhooks = typer.Typer(no_args_is_help=True, help="Tell a URL how runs ended, in messages that are signed.")
+    webhooks.command("create")(commands.create)
+    webhooks.command("list")(commands.listing)
+    webhooks.command("show")(commands.show)
+    webhooks.command("delete")(commands.delete)
+    webhooks.command("rotate")(commands.rotate)
+    webhooks.command("test")(commands.test)
+    webhooks.command("retry")(commands.retry)
+    webhooks.command("enable")(commands.enable)
+    webhooks.command("disable")(commands.disable)
+    app.add_typer(webhooks, name="webhook")
+
+
+class _Commands:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def create(
+        self,
+        url: Annotated[str, typer.Argument(metavar="URL", help="http or https, without user and password.")],
+        corpus: Annotated[str, typer.Option(help="Only runs of this corpus; default: of all, those to come too.")] = "",
+        kind: Annotated[list[Kind], typer.Option(help="Only runs of this kind; may be given twice.")] = [],  # noqa: B006
+        event: Annotated[list[Ending], typer.Option(help="Only this ending; may be given more than once.")] = [],  # noqa: B006
+        tenant: Tenant = "default",
+        json: Json = False,
+    ) -> None:
+        """Have workers tell a URL how each run ends from now on, and print the secret that signs the messages, this once.
+
+        A URL leads to the public internet, on ports 80 and 443; networks of your own are allowed by
+        `SAPWOOD_WEBHOOKS_PRIVATE_NETWORKS`, here and for the workers.
+
+        Example: `sapwood webhook create https://example.org/hooks/sapwood --corpus handbook --event promoted --event failed`
+
+        Example: `SECRET=$(sapwood webhook create https://example.org/hooks/sapwood)`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            made, secret = await sapwood.services.webhooks.registry.create(
+                tenant,
+                url,
+                corpus=corpus or None,
+                kinds=kind or tuple(Kind),
+                events=event or tuple(Ending),
+                deadline=_soon(),
+            )
+            _show_secret(made, secret, json)
+            return 0
+
+        self._run(action)
+
+    def listing(self, tenant: Tenant = "default", json: Json = False) -> None:
+        """List the webhooks, oldest first; no secret is shown again.
+
+        Example: `sapwood webhook list --json`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            _show_webhooks(await sapwood.services.webhooks.registry.listing(tenant, _soon()), json)
+            return 0
+
+        self._run(action)
+
+    def show(
+        self,
+        webhook_id: Id,
+        last: Annotated[int, typer.Option(min=1, max=1000, help="How many deliveries.")] = 20,
+        tenant: Tenant = "default",
+        json: Json = False,
+    ) -> None:
+        """Show a webhook and its newest deliveries, with what was wrong with each.
+
+        Example: `sapwood webhook show wh_0123456789abcdef --last 5`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            webhooks = sapwood.services.webhooks.registry
+            one = await webhooks.get(tenant, webhook_id, _soon())
+            _show_deliveries(one, await webhooks.deliveries(tenant, webhook_id, last, _soon()), json)
+            return 0
+
+        self._run(action)
+
+    def delete(self, webhook_id: Id, tenant: Tenant = "default", json: Json = False) -> None:
+        """Delete a webhook with its deliveries; one that is under way may still arrive.
+
+        Example: `sapwood webhook delete wh_0123456789abcdef`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            await sapwood.services.webhooks.registry.delete(tenant, webhook_id, _soon())
+            show.done(f"{webhook_id} is deleted", {"webhook_id": webhook_id, "deleted": True}, json)
+            return 0
+
+        self._run(action)
+
+    def rotate(self, webhook_id: Id, tenant: Tenant = "default", json: Json = False) -> None:
+        """Print a new secret, this once; for a day messages are signed with the former one too.
+
+        Example: `SECRET=$(sapwood webhook rotate wh_0123456789abcdef)`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            _show_secret(*await sapwood.services.webhooks.registry.rotate(tenant, webhook_id, _soon()), json)
+            return 0
+
+        self._run(action)
+
+    def test(self, webhook_id: Id, tenant: Tenant = "default", json: Json = False) -> None:
+        """Enqueue a message of the type `ping`; a worker delivers it like any other.
+
+        Example: `sapwood webhook test wh_0123456789abcdef` then `sapwood webhook show wh_0123456789abcdef --last 1`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            made = await sapwood.services.webhooks.registry.ping(tenant, webhook_id, _soon())
+            show.done(f"queued as {made.message_id}", asdict(made), json)
+            return 0
+
+        self._run(action)
+
+    def retry(
+        self,
+        webhook_id: Id,
+        delivery_id: Annotated[int, typer.Argument(metavar="DELIVERY", help="Its number: `sapwood webhook show`.")],
+        tenant: Tenant = "default",
+        json: Json = False,
+    ) -> None:
+        """Have a delivery made again now, whatever became of it, with the id that it had.
+
+        Example: `sapwood webhook retry wh_0123456789abcdef 17`
+        """
+
+        async def action(sapwood: Sapwood) -> int:
+            made = await sapwood.services.webhooks.registry.retry(tenant, webhook_id, delivery_id, _soon())
+            show.done(f"queued again: {made.message_id}", asdict(made), json)
+            return 0
+
+        self._run(action)
+
+    def enable(self, webhook_id: Id, tenant: Tenant = "default", json: Json = False) -> None:
+        """Tell a webhook of runs that end from now on.
+
+        Example: `sapwood webhook enable wh_0123456789abcdef`
+        """
+        self._switch(webhook_id, tenant, True, json)
+
+    def disable(self, webhook_id: Id, tenant: Tenant = "default", json: Json = False) -> None:
+        """Tell a webhook nothing more; what is pending is given up.
+
+        Example: `sapwood webhook disable wh_0123456789abcdef`
+        """
+        self._switch(webhook_id, tenant, False, json)
+
+    def _switch(self, webhook_id: str, tenant: str, enabled: bool, json: bool) -> None:
+        async def action(sapwood: Sapwood) -> int:
+            one = await sapwood.services.webhooks.registry.set_enabled(tenant, webhook_id, enabled, _soon())
+            show.done(f"{webhook_id} is {'enabled' if one.enabled else 'disabled'}", asdict(one), json)
+            return 0
+
+        self._run(action)
+
+
+def _show_secret(one: Webhook, secret: SigningSecret, json: bool) -> None:
+    if json:
+        show.as_json({"secret": secret.reveal(), **asdict(one)})
+        return
+    show.out.print(secret.reveal())
+    show.err.print(f"[dim]{one.webhook_id} for {escape(one.tenant)}; the secret is not shown again[/dim]")
+
+
+def _show_webhooks(found: Sequence[Webhook], json: bool) -> None:
+    if json:
+        show.as_json([asdict(one) for one in found])
+        return
+    table = Table(_whole("webhook"), "corpus", Column("url", overflow="fold"), "kinds", "events", "state")
+    for one in found:
+        events = "all" if len(one.events) == len(Ending) else ", ".join(one.events)
+        state = "enabled" if one.enabled else escape(one.disabled_reason)
+        table.add_row(one.webhook_id, escape(one.corpus or "all"), escape(one.url), ", ".join(one.kinds), events, state)
+    show.out.print(table)
+
+
+def _show_deliveries(one: Webhook, deliveries: Sequence[Delivery], json: bool) -> None:
+    if json:
+        show.as_json({**asdict(one), "deliveries": [asdict(delivery) for delivery in deliveries]})
+        return
+    _show_webhooks([one], False)
+    table = Table(_whole("delivery"), _whole("message"), "type", _whole("state"), "tries", "last answer", "next try")
+    for each in deliveries:
+        answer = each.error or (str(each.status) if each.status else "-")
+        due = each.due_at if each.finished_at is None else "-"
+        number, words = str(each.delivery_id), (each.message_id, each.type, each.state)
+        table.add_row(number, *words, str(each.attempts), escape(answer), due)
+    show.out.print(table)
+
+
+def _whole(name: str) -> Column:
+    """Return a column that is as wide as what is in it, to be copied from a narrow terminal."""
+    return Column(name, no_wrap=True)
+
+
+def _soon() -> Deadline:
+    return Deadline.after(CALL)
