@@ -105,6 +105,11 @@ class Bag:
                     del lists[key]
             return True
 
+    def triples(self) -> list[Triple]:
+        """Return all triples in the order in which they were added, as of one moment."""
+        with self._lock:
+            return list(self._numbers)
+
     def about(self, entity: str) -> list[Triple]:
         """Return the triples with this subject or object, under any spelling, in the order in which they were added."""
         with self._lock:

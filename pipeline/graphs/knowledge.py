@@ -65,6 +65,10 @@ class KnowledgeTools:
         ]
         return {"entity": entity, "neighbors": ends, "total": len(triples)}
 
+    def triples(self) -> list[Triple]:
+        """Return what is kept in this instance, oldest first, as of one moment."""
+        return self._bag.triples()
+
     def call(self, name: str, arguments: object) -> Result:
         """Run a tool as a model asks for it: by name, with a mapping of arguments or its JSON text.
 
