@@ -11,6 +11,9 @@ from schemas.ids import CommunityId, EntityNo
 Scalar = str | int | float | bool
 """What a property of an entity or relation can be."""
 
+MAX_PROPERTIES = 64
+"""Properties of one entity or relation."""
+
 
 class MentionOrigin(StrEnum):
     """Whether the name stands in the chunk's text or was carried into it from the document's title or a heading."""
@@ -22,7 +25,7 @@ class MentionOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity named in a chunk.
+    """An entity named in a chunk, and what the chunk says of it.
 
     `start`/`end` are character offsets in the chunk's text with `text[start:end] == name`, or -1/-1 where the name was
     carried in or could not be located. `type` is an open string, kept verbatim.
@@ -34,19 +37,29 @@ class Mention:
     end: int = -1
     origin: MentionOrigin = MentionOrigin.TEXT
     description: str = ""
+    properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar], hash=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return what a pickle holds: the fields alone, which takes a third of the time of their names.
+        """Return what a pickle holds: the fields alone, which takes a third of the time of their names, and properties if any.
 
         The origin goes as text: some versions of Python pickle an enum's member as a call of `getattr`, which whoever reads
         the answer of a parser must not make.
         """
-        return restored, (self.name, self.type, self.start, self.end, self.origin.value, self.description)
+        fields = (self.name, self.type, self.start, self.end, self.origin.value, self.description)
+        return restored, (*fields, self.properties) if self.properties else fields
 
 
-def restored(name: str, type_: str, start: int, end: int, origin: str, description: str) -> Mention:
+def restored(
+    name: str,
+    type_: str,
+    start: int,
+    end: int,
+    origin: str,
+    description: str,
+    properties: Mapping[str, Scalar] | None = None,
+) -> Mention:
     """Return the mention that a pickle holds."""
-    return Mention(name, type_, start, end, MentionOrigin(origin), description)
+    return Mention(name, type_, start, end, MentionOrigin(origin), description, properties or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,7 @@ class Fact:
     confidence: float = 1.0
     start: int = -1
     end: int = -1
+    properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar], hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -13,9 +13,10 @@ import orjson
 from numpy.typing import NDArray
 
 from pipeline.deadline import Deadline
+from pipeline.generations.rows import stored
 from pipeline.ports import Tx
 from pipeline.queries import load
-from schemas.graph import Extraction, Fact, Mention, MentionOrigin
+from schemas.graph import Extraction, Fact, Mention, MentionOrigin, Scalar
 from schemas.ids import CorpusId
 
 _SQL = load("cache")
@@ -70,10 +71,17 @@ class PostgresCache:
 
 
 def pack(one: Extraction) -> str:
-    """Return an extraction as JSON: mentions and facts as arrays of their fields, in the order of their classes."""
-    mentions = [(m.name, m.type, m.start, m.end, m.origin, m.description) for m in one.mentions]
+    """Return an extraction as JSON: mentions and facts as arrays of their fields, in the order of their classes.
+
+    Empty properties are left out.
+    """
+    mentions = [(m.name, m.type, m.start, m.end, m.origin, m.description, *_stored(m.properties)) for m in one.mentions]
     facts = [
-        (f.subject, f.subject_type, f.type, f.object, f.object_type, f.confidence, f.start, f.end) for f in one.facts
+        (
+            *(f.subject, f.subject_type, f.type, f.object, f.object_type, f.confidence, f.start, f.end),
+            *_stored(f.properties),
+        )
+        for f in one.facts
     ]
     return orjson.dumps([mentions, facts, one.input_tokens, one.output_tokens, one.warnings]).decode()
 
@@ -83,11 +91,15 @@ def unpack(data: str) -> Extraction:
     mentions, facts, input_tokens, output_tokens, warnings = orjson.loads(data)
     return Extraction(
         tuple(
-            Mention(name, kind, start, end, MentionOrigin(origin), text)
-            for name, kind, start, end, origin, text in mentions
+            Mention(name, kind, start, end, MentionOrigin(origin), text, *properties)
+            for name, kind, start, end, origin, text, *properties in mentions
         ),
         tuple(Fact(*fact) for fact in facts),
         input_tokens,
         output_tokens,
         tuple(warnings),
     )
+
+
+def _stored(properties: Mapping[str, Scalar]) -> tuple[dict[str, Any], ...]:
+    return (stored(properties),) if properties else ()

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import orjson
+
 from pipeline.ports import Tx
 from pipeline.queries import load
+from schemas.graph import MAX_PROPERTIES
 from schemas.ids import CorpusId, entity_id
 
 _SQL = load("derive")
@@ -21,7 +24,7 @@ _END = 1 << 63
 
 _ENTITY = (
     "corpus_id", "entity_no", "born", "entity_id", "type", "key", "name", "description", "mentions", "chunks", "degree",
-    "first_chunk",
+    "first_chunk", "properties",
 )  # fmt: skip
 
 
@@ -48,20 +51,21 @@ async def derive(tx: Tx, corpus: CorpusId, number: int) -> Derived:
 
     An entity is named by its most frequent surface (those in the text before those carried in from a title), has its
     most frequent spelling of the type and its longest description, ties by code point. A relation weighs its best
-    confidence.
+    confidence. Of each property both have the value of the first mention or fact that has it, by chunk and place.
     """
     await tx.execute(_SQL["reset_derived"], corpus, number)
     touched = await tx.fetchrow(_SQL["touched"], corpus, number)
     relations = entities = 0
+    nodes = edges = False
     for page in _pages(touched["facts"]):
-        written = await tx.fetchrow(_SQL["derive_relations"], corpus, number, *page)
+        written = await tx.fetchrow(_SQL["derive_relations"], corpus, number, *page, MAX_PROPERTIES)
         relations += written["born"] + written["died"]
-    nodes = False
+        edges = edges or written["edges"]
     for page in _pages(touched["mentions"]):
-        changed = await tx.fetch(_SQL["changed_entities"], corpus, number, *page)
+        changed = await tx.fetch(_SQL["changed_entities"], corpus, number, *page, MAX_PROPERTIES)
         entities += await _write_entities(tx, corpus, number, changed)
         nodes = nodes or _nodes_changed(changed)
-    return Derived(entities, relations, nodes, relations > 0)
+    return Derived(entities, relations, nodes, edges)
 
 
 def _pages(rows: int) -> Iterator[tuple[int, int]]:
@@ -93,4 +97,5 @@ def _entity(corpus: int, number: int, row: Any) -> tuple[Any, ...]:
     return (
         corpus, row["entity_no"], number, public, row["type"], row["key"], row["name"], row["description"],
         row["mentions"], row["chunks"], row["degree"], row["first_chunk"],
+        orjson.Fragment(row["properties"]),
     )  # fmt: skip

@@ -55,7 +55,7 @@ async def export(
         for section in SECTIONS:
             args = (corpus, generation, manifest["collection"]) if section == "chunks" else (corpus, generation)
             async for row in _rows(tx, section, args):
-                yield _line(section, {name: _plain(name, value) for name, value in row.items()})
+                yield _line(section, {n: _plain(n, value) for n, value in row.items() if value or n != "properties"})
 
 
 async def _rows(tx: Tx, section: str, args: tuple[object, ...]) -> AsyncIterator[Any]:

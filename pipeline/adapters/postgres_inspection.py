@@ -137,7 +137,7 @@ def _number(entity_id: str) -> int | None:
 
 
 def _seen(row: Any) -> Seen:
-    return Seen(Entity(*row[:8]), tuple(row["path"]), row["document"])
+    return Seen(Entity(*row[:9]), tuple(row["path"]), row["document"])
 
 
 def _found(rows: Sequence[Any]) -> Found:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from pipeline.ports import Vectors
 from schemas.documents import Chunk
-from schemas.graph import Fact, Mention
+from schemas.graph import Fact, Mention, Scalar
 from schemas.ids import EntityNo, entity_id, entity_no, identity_key
 
 DOCUMENT = (
@@ -22,10 +24,11 @@ CHUNK = (
 )  # fmt: skip
 MENTION = (
     "corpus_id", "chunk_id", "entity_no", "born", "type", "key", "surface", "char_start", "char_end", "origin",
-    "description",
+    "description", "properties",
 )  # fmt: skip
 FACT = (
     "corpus_id", "chunk_id", "source_no", "target_no", "type", "born", "confidence", "char_start", "char_end",
+    "properties",
 )  # fmt: skip
 VECTOR = ("chunk_id", "born", "embedding")
 
@@ -89,7 +92,7 @@ def mention_records(corpus: int, number: int, documents: Sequence[DocumentRows])
                 if found := numbered(m.type, m.name):
                     yield (
                         corpus, chunk.chunk_id, found[0], number, m.type, found[1], m.name, m.start, m.end,
-                        m.origin, m.description,
+                        m.origin, m.description, stored(m.properties) if m.properties else None,
                     )  # fmt: skip
 
 
@@ -103,7 +106,16 @@ def fact_records(corpus: int, number: int, documents: Sequence[DocumentRows]) ->
                 if source and target:
                     yield (
                         corpus, chunk.chunk_id, source[0], target[0], f.type, number, f.confidence, f.start, f.end,
+                        stored(f.properties) if f.properties else None,
                     )  # fmt: skip
+
+
+def stored(properties: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Return properties as a value of `jsonb`, in which numbers are decimals and nothing but a point tells a float."""
+    return {
+        name: orjson.Fragment(f"{value:.1f}") if isinstance(value, float) and abs(value) >= 1e16 else value
+        for name, value in properties.items()
+    }
 
 
 def vector_records(number: int, documents: Sequence[DocumentRows]) -> Iterator[tuple[Any, ...]]:

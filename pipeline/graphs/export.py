@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import orjson
@@ -10,6 +10,7 @@ import orjson
 from pipeline.deadline import Deadline
 from pipeline.graphs.parts import GraphRef
 from pipeline.ports import GraphReader
+from schemas.graph import Scalar
 from schemas.ids import show
 
 PAGE = 2_000
@@ -34,19 +35,25 @@ async def graph_lines(reader: GraphReader, graph: GraphRef, deadline: Deadline) 
                 description=e.description,
                 mentions=e.mentions,
                 chunks=e.chunks,
+                **_extracted(e.properties),
             )
         number = entities[-1].entity_no
     edge: tuple[int, int, str] | None = None
     while relations := await reader.relations(graph, edge, PAGE, deadline):
         for r in relations:
             ends = {"source_no": show(r.source), "target_no": show(r.target)}
-            yield _line("relations", **ends, type=r.type, weight=r.weight, evidence=r.evidence)
+            extracted = _extracted(r.properties)
+            yield _line("relations", **ends, type=r.type, weight=r.weight, evidence=r.evidence, **extracted)
         edge = (relations[-1].source, relations[-1].target, relations[-1].type)
     placed: int | None = None
     while paths := await reader.paths(graph, placed, PAGE, deadline):
         for entity, path in paths:
             yield _line("memberships", entity_no=show(entity), path=[show(community) for community in path])
         placed = paths[-1][0]
+
+
+def _extracted(properties: Mapping[str, Scalar]) -> dict[str, Mapping[str, Scalar]]:
+    return {"properties": properties} if properties else {}
 
 
 def _line(kind: str, **row: Any) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pipeline.errors import InvalidRequest
 from schemas.graph import Entity, Relation
 from schemas.ids import CorpusId
-from schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    from schemas.manifest import Manifest  # loads pydantic, and children that parse load this module
 
 _GRAPH_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,9})")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol
@@ -196,16 +196,16 @@ def _place(mention: Mention, base: int, parts: list[Span], texts: list[str]) -> 
         for k, part in enumerate(parts):
             start, end = base + mention.start, base + mention.end
             if part.start <= start and end <= part.end:
-                return k, Mention(mention.name, mention.type, start - part.start, end - part.start, mention.origin)
+                return k, replace(mention, start=start - part.start, end=end - part.start)
     k = _home(texts, mention.name)
     return k, _anew(mention, mention.name, mention.type, texts[k])
 
 
 def _anew(known: Mention | None, name: str, kind: str, text: str) -> Mention:
     """Return a mention of this name, located in this text where it occurs."""
-    name = known.name if known else name
-    at = text.find(name)
-    return Mention(name, kind, at, at + len(name)) if at >= 0 else Mention(name, kind)
+    known = known or Mention(name, kind)
+    at = text.find(known.name)
+    return replace(known, start=at, end=at + len(known.name) if at >= 0 else -1)
 
 
 def _home(texts: list[str], *names: str) -> int:

@@ -18,9 +18,15 @@ _META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([-\w.
 _XML = re.compile(rb"\A<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"']([-\w.]{1,40})")
 _PROBE = 8192
 
-_UNWANTED = re.compile(
-    "[\0\ud800-\udfff\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+_IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+"""Unicode's Default_Ignorable_Code_Point: zero-width, bidirectional and tag characters, joiners, fillers and variation
+selectors. Nobody sees them, and a model reads what they spell.
+"""
+
+_UNWANTED = re.compile(f"[\0\ud800-\udfff{_IGNORABLE}\ufff9-\ufffb]")
 _LINE_END = re.compile("\r\n?")
 _ODD_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
 
@@ -62,8 +68,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def clean(text: str) -> tuple[str, int]:
-    """Return the text with `\\n` as its only line end and without NUL, lone surrogates, soft hyphens, zero-width,
-    bidirectional and tag characters, and how many of these went.
+    """Return the text with `\\n` as its only line end and without NUL, lone surrogates, interlinear marks and characters
+    that are never seen (zero-width, bidirectional, tag and the like), and how many of these went.
 
     Line ends come first, so a file hashes and cuts the same with either; they are not counted.
     """

@@ -21,7 +21,7 @@ from pipeline.ingest.triples import parse_triples
 from pipeline.ingest.word import read_word
 from schemas.documents import Heading, ParsedDocument
 
-VERSION = "parse-1"
+VERSION = "parse-2"
 MAX_NESTING = 512
 """Levels of lists and objects in a JSON document."""
 
@@ -42,9 +42,10 @@ def parse(document_id: str, data: bytes, media_type_hint: str = "") -> ParsedDoc
     if not kind:
         raise DocumentError("a binary format that is not read")
     if kind == formats.TRIPLES:
-        return parse_triples(document_id, data)
-    reader = _READERS.get(kind, _read_text)
-    parsed = reader(document_id, data, formats.charset(media_type_hint))
+        parsed = parse_triples(document_id, data)
+    else:
+        reader = _READERS.get(kind, _read_text)
+        parsed = reader(document_id, data, formats.charset(media_type_hint))
     return replace(parsed, media_type=kind, title=_cleaned_title(parsed.title) or _stem(document_id))
 
 

@@ -1,13 +1,16 @@
 """Ready-made triples: one JSON object a line, `{"document", "passage", "triples": [[subject, predicate, object], …]}`.
 
-Optional keys: `title`, `metadata` (an object) and `types` (name to entity type). The lines of one document need not be
-adjacent; its passages keep their order in the file.
+Instead of three strings a triple can be `{"subject", "predicate", "object", "properties"}`. Optional keys: `title`, `metadata`
+(an object), `types` (name to entity type) and `entities`, a list of `{"name", "type", "description", "properties"}`, of which
+only the name is needed: what the passage mentions besides the ends of its triples, and what it says of them. `properties` are
+texts, numbers and truth values by name (bounds: `ingest/properties.py`). Unknown keys are left alone. The lines of one
+document need not be adjacent; its passages keep their order in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -15,8 +18,9 @@ import orjson
 from pipeline.errors import DocumentError
 from pipeline.ingest.clean import clean
 from pipeline.ingest.formats import TRIPLES
+from pipeline.ingest.properties import OF_ENTITIES, OF_RELATIONS, read_properties, read_text
 from schemas.documents import ParsedDocument, Passage
-from schemas.graph import Fact, Mention
+from schemas.graph import Fact, Mention, Scalar
 
 MAX_LINE = 20 * 1024 * 1024
 """Bytes of one line."""
@@ -26,13 +30,34 @@ _REQUIRED = ("document", "passage", "triples")
 
 
 @dataclass(frozen=True, slots=True)
+class Triple:
+    """A relation as a line states it."""
+
+    subject: str
+    predicate: str
+    object: str
+    properties: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An entity as a line lists it; without a type of its own it has that of `types`."""
+
+    name: str
+    type: str = ""
+    description: str = ""
+    properties: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a triples file, validated."""
+    """One line of a triples file, validated. `types` knows those of listed entities, too, where it does not say otherwise."""
 
     document: str
     passage: str
-    triples: tuple[tuple[str, str, str], ...]
+    triples: tuple[Triple, ...]
     title: str = ""
+    entities: tuple[Named, ...] = ()
     types: dict[str, str] = field(default_factory=dict[str, str])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -88,18 +113,19 @@ def read_record(line: bytes) -> Record:
         raise DocumentError("not an object")
     value = cast("dict[str, Any]", raw)
     document, passage = (_text(value, key) for key in ("document", "passage"))
-    triples: object = value.get("triples")
-    if not isinstance(triples, list):
-        raise DocumentError("`triples` must be a list")
+    triples, entities = _list(value, "triples"), _list(value, "entities") if "entities" in value else []
     title, metadata, types = value.get("title", ""), value.get("metadata", {}), value.get("types", {})
     if not isinstance(title, str) or not isinstance(metadata, dict) or not isinstance(types, dict):
         raise DocumentError("`title` must be a string, `metadata` and `types` objects")
+    named = tuple(_named(f"entities[{n}]", one) for n, one in enumerate(entities))
     return Record(
         document,
         passage,
-        tuple(_triple(n, triple) for n, triple in enumerate(cast("list[object]", triples))),
+        tuple(_triple(f"triples[{n}]", one) for n, one in enumerate(triples)),
         title,
-        {name: str(kind) for name, kind in cast("dict[str, object]", types).items() if kind},
+        named,
+        {one.name: one.type for one in reversed(named) if one.type}
+        | {name: str(kind) for name, kind in cast("dict[str, object]", types).items() if kind},
         cast("dict[str, Any]", metadata),
     )
 
@@ -157,25 +183,68 @@ def _text(value: dict[str, Any], key: str) -> str:
     return text
 
 
-def _triple(n: int, value: object) -> tuple[str, str, str]:
+def _list(value: Mapping[str, Any], key: str) -> list[object]:
+    listed: object = value.get(key)
+    if not isinstance(listed, list):
+        raise DocumentError(f"`{key}` must be a list")
+    return cast("list[object]", listed)
+
+
+def _triple(at: str, value: object) -> Triple:
+    if isinstance(value, dict):
+        return _triple_object(at, cast("dict[str, object]", value))
     parts = cast("list[object]", value) if isinstance(value, list) else []
     match [clean(part)[0].strip() for part in parts if isinstance(part, str)]:
         case [subject, predicate, obj] if subject and predicate and obj and len(parts) == 3:
-            return subject, predicate, obj
+            return Triple(subject, predicate, obj)
         case _:
-            raise DocumentError(f"`triples[{n}]` must be three strings that are not blank")
+            raise DocumentError(f"`{at}` must be three strings that are not blank")
+
+
+def _triple_object(at: str, value: Mapping[str, object]) -> Triple:
+    subject, predicate, obj = (_part(value.get(key), f"{at}.{key}") for key in ("subject", "predicate", "object"))
+    return Triple(
+        subject, predicate, obj, read_properties(value.get("properties", {}), OF_RELATIONS, f"{at}.properties")
+    )
+
+
+def _named(at: str, value: object) -> Named:
+    if not isinstance(value, dict):
+        raise DocumentError(f"`{at}` must be an object")
+    one = cast("dict[str, object]", value)
+    return Named(
+        _part(one.get("name"), f"{at}.name"),
+        _part(one["type"], f"{at}.type") if "type" in one else "",
+        read_text(one.get("description", ""), f"{at}.description").strip(),
+        read_properties(one.get("properties", {}), OF_ENTITIES, f"{at}.properties"),
+    )
+
+
+def _part(value: object, at: str) -> str:
+    text = clean(value)[0].strip() if isinstance(value, str) else ""
+    if not text:
+        raise DocumentError(f"`{at}` must be a string that is not blank")
+    return text
 
 
 def _passage(text: str, record: Record) -> Passage:
     folded = fold(text)
     mentions: dict[tuple[str, str], Mention] = {}
     facts: dict[Fact, None] = {}
-    for subject, predicate, obj in record.triples:
-        kinds = [record.types.get(name, DEFAULT_TYPE) for name in (subject, obj)]
-        for name, kind in zip((subject, obj), kinds, strict=True):
-            if (name, kind) not in mentions:
-                mentions[name, kind] = _mention(text, folded, name, kind)
-        facts[Fact(subject, kinds[0], predicate, obj, kinds[1])] = None
+
+    def mention(name: str, kind: str) -> Mention:
+        if (name, kind) not in mentions:
+            mentions[name, kind] = _mention(text, folded, name, kind)
+        return mentions[name, kind]
+
+    for one in record.triples:
+        kinds = [record.types.get(name, DEFAULT_TYPE) for name in (one.subject, one.object)]
+        for name, kind in zip((one.subject, one.object), kinds, strict=True):
+            mention(name, kind)
+        facts[Fact(one.subject, kinds[0], one.predicate, one.object, kinds[1], properties=one.properties)] = None
+    for entity in record.entities:
+        kind = entity.type or record.types.get(entity.name, DEFAULT_TYPE)
+        mentions[entity.name, kind] = _described(mention(entity.name, kind), entity)
     return Passage(text, tuple(mentions.values()), tuple(facts))
 
 
@@ -184,6 +253,15 @@ def _mention(text: str, folded: str, name: str, kind: str) -> Mention:
     if at < 0:
         return Mention(name, kind)
     return Mention(text[at : at + len(name)], kind, at, at + len(name))
+
+
+def _described(mention: Mention, entity: Named) -> Mention:
+    """Return the mention with what a line says of the entity; what was said of it before stays."""
+    return replace(
+        mention,
+        description=mention.description or entity.description,
+        properties={**entity.properties, **mention.properties},
+    )
 
 
 def _find(text: str, name: str, whole: bool) -> int:

@@ -46,19 +46,23 @@ with tied as materialized (
         (array_agg(m.description order by length(m.description) desc, m.description collate "C"))[1] as description,
         count(*)::int as mentions,
         count(distinct m.chunk_id)::int as chunks,
-        min(m.chunk_id) as first_chunk
+        min(m.chunk_id) as first_chunk,
+        coalesce(first_properties(array_agg(
+            jsonb_build_array(m.chunk_id, m.char_start, m.properties)
+        ) filter (where m.properties is not null), $5), '{}')::text as properties
     from touched join mention m on m.corpus_id = $1 and m.entity_no = touched.entity_no and m.died is null
     group by m.entity_no
 )
 select touched.entity_no, e.entity_id, e.name as old_name,
     fresh.type, fresh.key, fresh.name, fresh.description, fresh.mentions, fresh.chunks, fresh.first_chunk,
-    coalesce(degrees.degree, e.degree, 0) as degree
+    fresh.properties, coalesce(degrees.degree, e.degree, 0) as degree
 from touched
 left join fresh on fresh.entity_no = touched.entity_no
 left join degrees on degrees.entity_no = touched.entity_no
 left join entity e on e.corpus_id = $1 and e.entity_no = touched.entity_no and e.died is null
 where (fresh.type, fresh.key, fresh.name, fresh.description, fresh.mentions, fresh.chunks, fresh.first_chunk)
         is distinct from (e.type, e.key, e.name, e.description, e.mentions, e.chunks, e.first_chunk)
+    or fresh.properties is distinct from e.properties::text
     or coalesce(degrees.degree, e.degree) <> e.degree;
 
 -- name: end_entities
@@ -67,7 +71,8 @@ update entity set died = $2 where corpus_id = $1 and entity_no = any($3::bigint[
 
 -- name: derive_relations
 -- Derive anew every relation of sources numbered $3 to $4 that a fact born or dead at the number touches, and write those
--- that differ; return how many rows were born and died. A fact about one entity alone makes no edge.
+-- that differ; return how many rows were born and died, and whether more than properties changed. A fact about one entity
+-- alone makes no edge.
 with touched as materialized (
     select source_no, target_no, type from fact
     where corpus_id = $1 and born = $2 and source_no <> target_no and source_no between $3 and $4
@@ -75,26 +80,31 @@ with touched as materialized (
     select source_no, target_no, type from fact
     where corpus_id = $1 and died = $2 and source_no <> target_no and source_no between $3 and $4
 ), fresh as (
-    select source_no, target_no, type, max(f.confidence) as weight, count(distinct f.chunk_id)::int as evidence
+    select source_no, target_no, type, max(f.confidence) as weight, count(distinct f.chunk_id)::int as evidence,
+        coalesce(first_properties(array_agg(
+            jsonb_build_array(f.chunk_id, f.char_start, f.properties)
+        ) filter (where f.properties is not null), $5), '{}')::text as properties
     from touched join fact f using (source_no, target_no, type)
     where f.corpus_id = $1 and f.died is null
     group by source_no, target_no, type
 ), changed as materialized (
-    select touched.*, fresh.weight, fresh.evidence, r.born as old
+    select touched.*, fresh.weight, fresh.evidence, fresh.properties, r.born as old,
+        (fresh.weight, fresh.evidence) is distinct from (r.weight, r.evidence) as edge
     from touched
     left join fresh using (source_no, target_no, type)
     left join relation r on r.corpus_id = $1 and r.source_no = touched.source_no and r.target_no = touched.target_no
         and r.type = touched.type and r.died is null
-    where (fresh.weight, fresh.evidence) is distinct from (r.weight, r.evidence)
+    where (fresh.weight, fresh.evidence, fresh.properties) is distinct from (r.weight, r.evidence, r.properties::text)
 ), ended as (
     update relation r set died = $2 from changed c
     where r.corpus_id = $1 and r.source_no = c.source_no and r.target_no = c.target_no and r.type = c.type
         and r.born = c.old
     returning 1
 ), written as (
-    insert into relation (corpus_id, source_no, target_no, type, born, weight, evidence)
-    select $1, source_no, target_no, type, $2, weight, evidence from changed where evidence is not null
+    insert into relation (corpus_id, source_no, target_no, type, born, weight, evidence, properties)
+    select $1, source_no, target_no, type, $2, weight, evidence, properties::jsonb from changed where evidence is not null
     order by source_no, target_no, type  -- neighbours lie together, and the indexes grow at one place
     returning 1
 )
-select (select count(*) from written) as born, (select count(*) from ended) as died;
+select (select count(*) from written) as born, (select count(*) from ended) as died,
+    exists (select from changed where edge) as edges;

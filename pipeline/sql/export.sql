@@ -23,25 +23,25 @@ order by c.document_id collate "C", c.ordinal;
 
 -- name: mentions
 -- Mentions by chunk and all that they say.
-select chunk_id, char_start, char_end, entity_no, type, key, surface, origin, description
+select chunk_id, char_start, char_end, entity_no, type, key, surface, origin, description, properties
 from mention where corpus_id = $1 and born <= $2 and (died is null or died > $2)
 order by chunk_id, char_start, char_end, entity_no, type collate "C", surface collate "C", origin collate "C",
-    description collate "C";
+    description collate "C", properties::text collate "C";
 
 -- name: facts
 -- Facts by chunk and all that they say.
-select chunk_id, char_start, char_end, source_no, target_no, type, confidence
+select chunk_id, char_start, char_end, source_no, target_no, type, confidence, properties
 from fact where corpus_id = $1 and born <= $2 and (died is null or died > $2)
-order by chunk_id, char_start, char_end, source_no, target_no, type collate "C", confidence;
+order by chunk_id, char_start, char_end, source_no, target_no, type collate "C", confidence, properties::text collate "C";
 
 -- name: entities
 -- Entities by number.
-select entity_no, entity_id, type, key, name, description, mentions, chunks
+select entity_no, entity_id, type, key, name, description, mentions, chunks, properties
 from entity where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by entity_no;
 
 -- name: relations
 -- Relations by ends and type.
-select source_no, target_no, type, weight, evidence
+select source_no, target_no, type, weight, evidence, properties
 from relation where corpus_id = $1 and born <= $2 and (died is null or died > $2)
 order by source_no, target_no, type collate "C";
 

@@ -68,7 +68,7 @@ with picked as (
 
 -- name: shown
 -- What is shown of the picked entities, with the document of the first chunk by id that mentions each.
-select e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks,
+select e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks, e.properties,
     coalesce(m.path, '{}') as path, c.document_id as document, p.total
 from picked p
 join entity e on e.corpus_id = $1 and e.entity_no = p.entity_no and e.born <= $2 and (e.died is null or e.died > $2)
@@ -91,9 +91,9 @@ order by node limit $5;
 
 -- name: edges
 -- Relations from these entities to those, or to any.
-select s.entity_id as source, t.entity_id as target, r.type, r.weight, r.evidence
+select s.entity_id as source, t.entity_id as target, r.type, r.weight, r.evidence, r.properties
 from (
-    select source_no, target_no, type, weight, evidence from relation
+    select source_no, target_no, type, weight, evidence, properties from relation
     where corpus_id = $1 and born <= $2 and (died is null or died > $2)
         and source_no = any($3::bigint[]) and ($4::bigint[] is null or target_no in (select unnest($4::bigint[])))
     order by source_no, target_no, type collate "C" limit $5

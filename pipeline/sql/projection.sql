@@ -16,13 +16,13 @@ order by chunk_id limit $4;
 
 -- name: entities
 -- A page of its entities, by number.
-select entity_no, entity_id, type, key, name, description, mentions, chunks from entity
+select entity_no, entity_id, type, key, name, description, mentions, chunks, properties from entity
 where corpus_id = $1 and born <= $2 and (died is null or died > $2) and entity_no > $3
 order by entity_no limit $4;
 
 -- name: relations
 -- A page of its relations, by source, target and type.
-select source_no, target_no, type, weight, evidence from relation
+select source_no, target_no, type, weight, evidence, properties from relation
 where corpus_id = $1 and born <= $2 and (died is null or died > $2)
     and source_no >= $3 and (source_no, target_no, type collate "C") > ($3, $4, $5::text collate "C")
 order by source_no, target_no, type collate "C" limit $6;

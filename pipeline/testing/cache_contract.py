@@ -14,12 +14,22 @@ FULL = Extraction(
     mentions=(
         Mention("Ada Lovelace", "Person", 0, 12, description="A mathematician."),
         Mention("Ödön", "X", origin=MentionOrigin.TITLE),
+        Mention("Ödön", "Y", properties={"born": 1815, "height": 1e16, "known": True, "of": "x"}),
     ),
-    facts=(Fact("Ada Lovelace", "Person", "KNOWS", "Ödön", "X", 0.75, 3, 9),),
+    facts=(
+        Fact("Ada Lovelace", "Person", "KNOWS", "Ödön", "X", 0.75, 3, 9),
+        Fact("Ödön", "Y", "KNOWS", "Ödön", "X", properties={"since": 1.0}),
+    ),
     input_tokens=7,
     output_tokens=3,
     warnings=("a 'warning' with \"quotes\"",),
 )
+
+
+def kinds(one: Extraction) -> list[dict[str, type]]:
+    """Return the types of all properties: 1, 1.0 and true are equal."""
+    given = [mention.properties for mention in one.mentions] + [fact.properties for fact in one.facts]
+    return [{name: type(value) for name, value in properties.items()} for properties in given]
 
 
 class CacheContract:
@@ -38,7 +48,9 @@ class CacheContract:
         """Every field survives, an empty extraction too."""
         corpus, _ = corpora
         await cache.put_extractions(corpus, "reader", {ONE: FULL, TWO: Extraction()})
-        assert await cache.extractions(corpus, "reader", [ONE, TWO, OTHER]) == {ONE: FULL, TWO: Extraction()}
+        found = await cache.extractions(corpus, "reader", [ONE, TWO, OTHER])
+        assert found == {ONE: FULL, TWO: Extraction()}
+        assert kinds(found[ONE]) == kinds(FULL)
 
     async def test_the_first_value_stays(self, cache: Cache, corpora: tuple[CorpusId, CorpusId]) -> None:
         """A second put of a hash changes nothing and is no error."""

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pipeline.errors import DeadlineExceeded, InconsistentGeneration
-from pipeline.graphs.parts import GraphRef
+from pipeline.graphs.parts import GraphPart, GraphRef
 from pipeline.ports import GraphReader
 from pipeline.retrieval.walk import Bounds, Limits
 from pipeline.testing.cancelling import cancelled_at_each_await
 from pipeline.testing.graph_model import Case, Question, cases
 from pipeline.testing.graph_worlds import GraphWorld, Whole, contents, entity, past, relation, shown, soon, whole
+from schemas.graph import Scalar
 
 A, B, C, D = 1, 2, 3, 4
 EXAMPLES = 25
@@ -68,6 +69,22 @@ def odd() -> Whole:
     return Whole(part, {**plain.paths, 99: (1,), 100: (1,)})
 
 
+PROPERTIES: dict[str, Scalar] = {
+    "text": "a`b",
+    "whole": 2**53 + 1,
+    "least": -(2**63),
+    "real": 0.1,
+    "round": 1.0,
+    "large": 1e16,
+    "huge": 1.5e300,
+    "tiny": 5e-324,
+    "on": True,
+    "off": False,
+    "x|y `$z`": 1,
+    "東京": "😀",
+}
+
+
 class GraphReaderContract:
     """The suite."""
 
@@ -108,6 +125,18 @@ class GraphReaderContract:
             assert await contents(world.reader, graph, size) == large.contents
         for seed in numbers:
             await self.same(world, graph, large, Question([(seed, 0.7)], replace(LIMITS, communities=True)))
+
+    async def test_properties_come_back_as_they_were(self, world: GraphWorld) -> None:
+        """Names of properties are data too, and 1, 1.0 and true are three values."""
+        entities = [replace(entity(1), properties=PROPERTIES), entity(2)]
+        edges = [replace(relation(1, 2), properties=PROPERTIES), relation(2, 1)]
+        graph = await world.publish(
+            "extracted", Whole(GraphPart(entities=entities, relations=edges), {1: (1,), 2: (1,)})
+        )
+        found, related, _ = await contents(world.reader, graph)
+        assert (found, related) == (entities, edges)
+        for one in (found[0].properties, related[0].properties):
+            assert {name: type(value) for name, value in one.items()} == {n: type(v) for n, v in PROPERTIES.items()}
 
     async def test_a_page_starts_after_a_key_that_is_not_there(self, world: GraphWorld) -> None:
         """A cursor is a place in the order, not a row."""

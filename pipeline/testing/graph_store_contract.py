@@ -14,16 +14,6 @@ from pipeline.graphs.parts import RESERVED, Clusters, GraphMention, GraphPart, G
 from pipeline.testing.cancelling import cancelled_at_each_await
 from pipeline.testing.graph_contract import ODD, SMALL, odd
 from pipeline.testing.graph_worlds import FENCE, StoreWorld, Whole, contents, entity, past, relation, soon, whole
-from schemas.graph import Scalar
-
-PROPERTIES: dict[str, Scalar] = {
-    "text": "a`b",
-    "whole": 2**53 + 1,
-    "real": 0.1,
-    "on": True,
-    "off": False,
-    "x|y `$z`": 1,
-}
 
 
 class GraphStoreContract:
@@ -75,17 +65,6 @@ class GraphStoreContract:
         assert await world.store.cluster(graph, soon()) == Clusters()
         assert await world.store.totals(graph, soon()) == GraphTotals()
         assert await world.graphs("c") == {graph.graph_id}
-
-    async def test_properties_come_back_as_they_were(self, world: StoreWorld) -> None:
-        """Names of properties are data too."""
-        entities = [replace(entity(1), properties=PROPERTIES), entity(2)]
-        edges = [replace(relation(1, 2), properties=PROPERTIES), relation(2, 1)]
-        wanted = Whole(GraphPart(entities=entities, relations=edges), {1: (1,), 2: (1,)})
-        graph = await world.publish("c", wanted)
-        found, related, _ = await contents(world.reader, graph)
-        assert (found, related) == (entities, edges)
-        kinds = [{name: type(value) for name, value in one.properties.items()} for one in found]
-        assert kinds == [{name: type(value) for name, value in one.properties.items()} for one in entities]
 
     @pytest.mark.parametrize("key", sorted({*RESERVED, "type"}))
     async def test_w47_reserved_keys_are_refused_before_anything_is_stored(self, world: StoreWorld, key: str) -> None:

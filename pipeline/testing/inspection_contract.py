@@ -32,7 +32,7 @@ from pipeline.ingest.communities import LEADERS
 from pipeline.testing.graph_contract import EXAMPLES, FINE, ODD, odd
 from pipeline.testing.graph_model import wholes
 from pipeline.testing.graph_worlds import GraphWorld, Whole, past, soon, whole
-from schemas.graph import Entity
+from schemas.graph import Entity, Scalar
 from schemas.ids import CorpusId, graph_id
 
 RERANK = "server/retrieval/rerank.py"
@@ -202,6 +202,24 @@ class GraphInspectorContract:
         numbers = [one.entity_no for one in given.part.entities]
         wanted = renamed(given, dict(zip(numbers, names, strict=False)), {numbers[0]: "😀"} if numbers else {})
         await self.same(inspector, await world.publish("any", wanted), wanted)
+
+    async def test_what_was_extracted_is_shown(self, world: GraphWorld, inspector: GraphInspector) -> None:
+        """Beside the counts, whole numbers as such; the file of an entity is none of its properties."""
+        extracted: dict[str, Scalar] = {"born": 1815, "height": 1.0, "known": True, "file_path": "a.md"}
+        plain = whole({10: [A, B]}, [(A, B)]).part
+        entities = [replace(plain.entities[0], properties=extracted), plain.entities[1]]
+        edges = [replace(plain.relations[0], properties={"since": 1833})]
+        wanted = Whole(replace(plain, entities=entities, relations=edges), {A: (1,), B: (1,)})
+        graph = await world.publish("extracted", wanted)
+        await self.same(inspector, graph, wanted)
+        seen = await inspector.entity(graph, entities[0].entity_id, soon())
+        assert seen is not None
+        view = entity_view(seen)
+        assert view.file_path == "a.md"
+        assert [type(view.properties[name]) for name in ("born", "height", "known")] == [int, float, bool]
+        assert "file_path" not in view.properties
+        (edge,) = await inspector.edges(graph, [A], None, soon())
+        assert edge_view(edge).properties == {"since": 1833, "evidence": 1}
 
     async def test_w30_odd_labels_are_shown_verbatim(self, world: GraphWorld, inspector: GraphInspector) -> None:
         """Types, relation types and names as they come out of texts, and one that a schema would name."""

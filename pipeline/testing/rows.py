@@ -6,25 +6,29 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+import orjson
 
 from pipeline.generations.rows import DocumentRows
 from pipeline.ports import Vectors
 from schemas.documents import Chunk
-from schemas.graph import Fact, Mention
+from schemas.graph import Fact, Mention, Scalar
 from schemas.ids import chunk_id, text_hash
 
 DIMENSION = 4
 FINGERPRINT = "words-1"
-Triple = tuple[str, str, str]
+Triple = tuple[str, str, str] | tuple[str, str, str, str]
 
 
 def document(document_id: str, *passages: Sequence[Triple], place: str = "/somewhere") -> DocumentRows:
     """Return a document with one chunk for each passage; a passage is its facts, an end without a type is a thing.
 
     `("person:Ada", "KNOWS", "Babbage")` mentions a person Ada and a thing Babbage and relates them; a triple with an
-    empty middle mentions both without relating them. Equal arguments give equal rows, but for `place`.
+    empty middle mentions both without relating them. A fourth text is a JSON object: properties of the subject and of the
+    relation, which are not in the text. Equal arguments give equal rows, but for `place`.
     """
-    texts = ["; ".join(" ".join(part for part in triple if part) for triple in passage) or "-" for passage in passages]
+    texts = [
+        "; ".join(" ".join(part for part in triple[:3] if part) for triple in passage) or "-" for passage in passages
+    ]
     return DocumentRows(
         document_id=document_id,
         source_location=place,
@@ -39,7 +43,7 @@ def document(document_id: str, *passages: Sequence[Triple], place: str = "/somew
         chars=sum(map(len, texts)),
         chunks=[_chunk(document_id, ordinal, texts) for ordinal in range(len(texts))],
         vectors=_vectors(texts),
-        mentions=[[_mention(end) for triple in passage for end in (triple[0], triple[2])] for passage in passages],
+        mentions=[[one for triple in passage for one in _mentions(triple)] for passage in passages],
         facts=[[_fact(triple) for triple in passage if triple[1]] for passage in passages],
     )
 
@@ -71,16 +75,22 @@ def _split(end: str) -> tuple[str, str]:
     return kind or "thing", name
 
 
-def _mention(end: str) -> Mention:
-    kind, name = _split(end)
-    return Mention(name, kind)
+def _mentions(triple: Triple) -> tuple[Mention, Mention]:
+    (kind, name), (target_kind, target) = _split(triple[0]), _split(triple[2])
+    return Mention(name, kind, properties=_properties(triple)), Mention(target, target_kind)
 
 
 def _fact(triple: Triple) -> Fact:
-    source, kind, target = triple
+    source, kind, target = triple[:3]
     (source_type, source_name), (target_type, target_name) = _split(source), _split(target)
     confidence = 1.0 if kind.isupper() else 0.5
-    return Fact(source_name, source_type, kind.upper(), target_name, target_type, confidence)
+    return Fact(
+        source_name, source_type, kind.upper(), target_name, target_type, confidence, properties=_properties(triple)
+    )
+
+
+def _properties(triple: Triple) -> dict[str, Scalar]:
+    return orjson.loads(triple[3]) if len(triple) == 4 else {}
 
 
 def _vectors(texts: Sequence[str]) -> Vectors:

@@ -12,6 +12,7 @@ from pipeline.adapters.postgres_graph import PostgresGraph
 from pipeline.adapters.postgres_pool import Pool
 from pipeline.deadline import Deadline
 from pipeline.errors import GenerationChanged
+from pipeline.generations.rows import stored
 from pipeline.graphs.parts import GraphRef
 from pipeline.ports import SnapshotSource, Tx
 from pipeline.retrieval.analyzer import pack, tokens
@@ -31,8 +32,9 @@ COLUMNS = {
     "document": ("document_id", "source_location", "locator", "content_hash", "recipe", "media_type", "title", "chars", "chunks"),
     "chunk": ("chunk_id", "document_id", "ordinal", "text", "char_start", "char_end", "first_line", "last_line", "text_hash",
               "passage_hash", "terms", "length"),
-    "entity": ("entity_no", "entity_id", "type", "key", "name", "description", "mentions", "chunks", "degree", "first_chunk"),
-    "relation": ("source_no", "target_no", "type", "weight", "evidence"),
+    "entity": ("entity_no", "entity_id", "type", "key", "name", "description", "mentions", "chunks", "degree", "first_chunk",
+               "properties"),
+    "relation": ("source_no", "target_no", "type", "weight", "evidence", "properties"),
     "membership": ("entity_no", "path"),
     "mention": ("chunk_id", "entity_no", "type", "key", "surface", "char_start", "char_end", "origin"),
 }  # fmt: skip
@@ -163,11 +165,14 @@ def tables(whole: Whole) -> dict[str, Versions]:
                 (
                     *(e.entity_no, e.entity_id, e.type, e.key, e.name, e.description, e.mentions, e.chunks),
                     *(len(near.get(e.entity_no, ())), min(mentioned.get(e.entity_no, ()), default=None)),
+                    stored(e.properties),
                 )
                 for e in part.entities
             ],
         ),
-        "relation": keyed(3, [(r.source, r.target, r.type, r.weight, r.evidence) for r in part.relations]),
+        "relation": keyed(
+            3, [(r.source, r.target, r.type, r.weight, r.evidence, stored(r.properties)) for r in part.relations]
+        ),
         "membership": keyed(1, [(entity, list(path)) for entity, path in whole.paths.items()]),
     }
 

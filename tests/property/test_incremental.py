@@ -19,7 +19,13 @@ State = dict[str, Passages]
 
 # Spellings of few entities, so that edits of one document change what others derive.
 ENDS = st.sampled_from(["A", "a", "The A", "b", "B", "c", "d", "e", "f", "person:a", "Person:A", "!"])
-TRIPLE = st.tuples(ENDS, st.sampled_from(["", "R", "r", "S"]), ENDS)
+# Values that are equal to each other in Python or in PostgreSQL, but not in an export.
+VALUES = st.sampled_from(["1", "1.0", "true", '"1"', "1e16", "10000000000000000", "1e-7", '"é"'])
+PROPERTIES = st.dictionaries(st.sampled_from(["p", "q", "Q", "long"]), VALUES, max_size=2).map(
+    lambda given: "{" + ",".join(f'"{name}":{value}' for name, value in given.items()) + "}"
+)
+KINDS = st.sampled_from(["", "R", "r", "S"])
+TRIPLE = st.one_of(st.tuples(ENDS, KINDS, ENDS), st.tuples(ENDS, KINDS, ENDS, PROPERTIES))
 PASSAGES = st.lists(st.lists(TRIPLE, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple)
 STATE = st.dictionaries(st.sampled_from("xyzé"), PASSAGES, max_size=4)
 
@@ -83,6 +89,13 @@ STOPS = st.sampled_from(["", "abort", "rollback", "collect"])
 @given(st.lists(st.tuples(STATE, STOPS), min_size=1, max_size=4))
 @example(
     [({"x": ((("A", "R", "b"),),)}, ""), ({"x": ((("a", "R", "b"), ("a", "", "c")),)}, "rollback"), ({}, "collect")]
+)
+@example(
+    [
+        ({"x": ((("A", "R", "b", '{"p": 1}'),),), "y": ((("A", "R", "b", '{"p": 1.0}'),),)}, ""),
+        ({"x": ((("A", "R", "b", '{"p": 1.0}'),),), "y": ((("A", "R", "b", '{"p": true}'),),)}, "rollback"),
+        ({"y": ((("A", "R", "b"),),)}, ""),
+    ]
 )
 async def test_the_export_depends_on_the_documents_alone(pool: Pool, states: list[tuple[State, str]]) -> None:
     corpus = await Builder.new(pool, f"edited-{next(_names)}")
