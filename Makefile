@@ -4,8 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
 DIR ?=
+# Test processes at a time, each with servers of its own: about 2 GiB.
+WORKERS ?= 2
 
-.PHONY: demo test check bench install
+.PHONY: demo test check bench bench-quality install
 
 demo: install
 	$(BIN)/python -m worker.demo $(if $(DIR),"$(DIR)")
@@ -13,7 +15,7 @@ demo: install
 test: install
 	deploy/neo4j/install || true  # where it could not, it has said what to do, and those tests are skipped; not in CI
 	tests/explorer/install-browser || true  # likewise
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 check: install
 	$(BIN)/ruff format --check .
@@ -26,10 +28,13 @@ check: install
 bench: install
 	$(BIN)/python tests/bench/run.py
 
+bench-quality: install
+	$(BIN)/python tests/bench/quality.py
+
 install: $(STAMP)
 
 $(STAMP): pyproject.toml Makefile
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "sapwood needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) install -q -e '.[dev,local,neo4j,qdrant]'
+	$(PIP) install -q -e '.[dev,local,neo4j,qdrant,mcp]'
 	touch $(STAMP)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from pipeline.deadline import Deadline
 from pipeline.generations.pins import Pinned
-from pipeline.retrieval.stage import Emit, QueryStage
+from pipeline.retrieval.query import Emit
+from pipeline.retrieval.stage import QueryStage
 from pipeline.runs import Work
 from schemas.events import Completed, Expired
 from schemas.payloads import QueryPayload

@@ -4,7 +4,8 @@ SapwoodError
 ├── ConfigurationError          yours to mend before anything runs; never softened by a failure policy
 │   ├── MissingExtra
 │   ├── MissingDatabase
-│   └── GraphCapabilityError
+│   ├── GraphCapabilityError
+│   └── ProviderUnavailable     nobody serves the model that a request names
 ├── InvalidRequest              this request cannot be served as it is
 │   ├── NotFound
 │   ├── Refused                 a rule forbids it (path, address, size, archive)
@@ -28,6 +29,7 @@ SapwoodError
 │   ├── ModelError
 │   │   └── ModelRefused
 │   └── EmbeddingError
+├── RetrievalError              the knowledge of an action could not be had; its failure policy says what follows
 ├── StoreRefused                a store will not take a statement: a fault of ours
 ├── DeadlineExceeded            our own deadline; never the caller's cancellation
 ├── RunCancelled                somebody asked for the run to stop
@@ -65,6 +67,10 @@ class MissingDatabase(ConfigurationError):
 
 class GraphCapabilityError(ConfigurationError):
     """No graph provider, or more than one, can serve this request."""
+
+
+class ProviderUnavailable(ConfigurationError):
+    """No provider serves the model that this request needs; the message names the model."""
 
 
 class InvalidRequest(SapwoodError):
@@ -207,6 +213,18 @@ class EmbeddingError(DependencyError):
     """An embedding provider broke its contract; asking again would not mend it."""
 
     retryable = False
+
+
+class RetrievalError(SapwoodError):
+    """The knowledge of an action could not be had.
+
+    Attributes:
+        reason: why, in capitals (`declare.failures`).
+    """
+
+    def __init__(self, message: str | None = None, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 class StoreRefused(SapwoodError):

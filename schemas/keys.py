@@ -18,7 +18,7 @@ _FORM = re.compile(r"sw_([0-9a-f]{16})_([0-9a-f]{64})")
 
 
 class Scope(StrEnum):
-    """What a key allows. `admin` is for the tenant's keys, limits and webhooks, and allows nothing else."""
+    """What a key allows. `admin` is for the tenant's keys, limits, webhooks and published graphs, and allows nothing else."""
 
     INDEX = "index"
     QUERY = "query"

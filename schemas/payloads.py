@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_serializer
 
 from schemas.documents import Item, Source
 from schemas.query import QueryRequest, Wire
@@ -56,6 +56,11 @@ class QueryPayload(Payload):
     corpus: str
     request: QueryRequest
     traceparent: str = ""
+
+    @field_serializer("request")
+    def _as_asked(self, request: QueryRequest) -> dict[str, Any]:
+        """Leave out what is not asked for: a worker from before a field then answers all questions that do not use it."""
+        return request.model_dump(mode="json", exclude_defaults=True)
 
 
 def batch_payload(

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from schemas.moments import moment
 
 
 class Strategy(StrEnum):
-    """How chunks are found; none ever falls back to another."""
+    """How chunks are found; none ever falls back to another. The last four search as HYBRID does, and something besides."""
 
     SEMANTIC = "semantic"
     KEYWORD = "keyword"
+    BM25 = KEYWORD
     HYBRID = "hybrid"
     GRAPH = "graph"
+    MULTI_QUERY = "multi_query"
+    """A model asks the question in other words; the rankings of all of them are fused."""
+    HIERARCHICAL = "hierarchical"
+    """First the communities and sections that hold most of what was found, then the chunks inside of them."""
+    TEMPORAL = "temporal"
+    """Relevance combined with recency, by a time in the documents' metadata, perhaps inside a window."""
+    REASONING = "reasoning"
+    """A model walks down the headings of the documents; then the chunks below those that it chose."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Strategy | None:
+        return cls.KEYWORD if value == "bm25" else None
 
 
 class Leg(StrEnum):
@@ -48,6 +63,43 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Time = Annotated[str, Field(min_length=1, max_length=64)] | float
+"""ISO 8601, or seconds since 1970."""
+
+ModelId = Annotated[str, Field(max_length=200)]
+"""What a provider serves, such as `openai/gpt-4o-mini`; empty: the corpus's."""
+
+
+class Temporal(Wire):
+    """How TEMPORAL weighs time; what is not given is the corpus's.
+
+    `field` is a key of the documents' metadata. Only what is at or after `since` and before `until` is found. A chunk's
+    score is its relevance times `1 - weight + weight * 0.5 ** (age / half-life)`, the age being that at `now`, by default
+    the time of the question.
+    """
+
+    field: str = Field(default="", max_length=200)
+    half_life_days: float | None = Field(default=None, gt=0.0, le=36_500.0)
+    weight: float | None = Field(default=None, ge=0.0, le=1.0)
+    since: Time | None = None
+    until: Time | None = None
+    now: Time | None = None
+
+    @field_validator("field")
+    @classmethod
+    def _can_be_a_key(cls, field: str) -> str:
+        if field != field.replace("\0", "").encode("utf-8", "ignore").decode():
+            raise ValueError("must be without NUL and lone surrogates")
+        return field
+
+    @field_validator("since", "until", "now")
+    @classmethod
+    def _is_a_time(cls, value: Time | None) -> Time | None:
+        if value is not None and moment(value) is None:
+            raise ValueError("must be an ISO 8601 date or time, or seconds since 1970")
+        return value
+
+
 class QueryRequest(Wire):
     """A question to one corpus.
 
@@ -57,6 +109,10 @@ class QueryRequest(Wire):
     each hit. `ranking` overrides the corpus's graph ranking. `fence` names what may serve the graph leg: graph providers
     (`in-memory`, `knowledge-tools`, `neo4j`, those of others) and the corpus, which stands for the graph of its documents,
     wherever that is kept; empty means all.
+
+    `expander` (with how many `variants` of the question it writes at most), `navigator_model` and `temporal` are for the
+    strategies MULTI_QUERY, REASONING and TEMPORAL. With `rerank`, the model `reranker` orders the `top_k` distinct chunks
+    anew, and the first `top_n` of them are the answer.
     """
 
     text: str = Field(min_length=1, max_length=20_000)
@@ -72,6 +128,19 @@ class QueryRequest(Wire):
     fence: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=100)
     vector: tuple[float, ...] | None = None
     cache: bool = True
+    expander: ModelId = ""
+    variants: int = Field(default=3, ge=1, le=10)
+    navigator_model: ModelId = ""
+    temporal: Temporal | None = None
+    rerank: bool = False
+    reranker: ModelId = ""
+    top_n: int | None = Field(default=None, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _reranks_on_purpose(self) -> Self:
+        if not self.rerank and (self.reranker or self.top_n is not None):
+            raise ValueError("reranker and top_n are for requests with rerank")
+        return self
 
     @field_validator("text")
     @classmethod
@@ -105,7 +174,10 @@ class Hit(Wire):
 
 
 class LegReport(Wire):
-    """What one leg did: `state` is completed, empty, failed or missing (not done by the deadline); `seconds` is wall time."""
+    """What one leg did: `state` is completed, empty, failed or missing (not done by the deadline); `seconds` is wall time.
+
+    `of` names the search that it was part of, where a strategy makes several: `shortlist`, `variant-2`.
+    """
 
     leg: Leg
     state: Literal["completed", "empty", "failed", "missing"]
@@ -113,13 +185,30 @@ class LegReport(Wire):
     seconds: float = 0.0
     error: str = ""
     counters: dict[str, int] = Field(default_factory=dict[str, int])
+    of: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a result calls it where it is missing, e.g. `dense` or `variant-2.dense`."""
+        return f"{self.of}.{self.leg.value}" if self.of else self.leg.value
+
+
+class StageReport(Wire):
+    """What one stage of a query did: how many chunks (texts, for `expand`) went in and came out, and the wall time."""
+
+    name: str
+    before: int
+    after: int
+    seconds: float = 0.0
+    note: str = ""
 
 
 class QueryResult(Wire):
     """The answer: all from one generation, but for what a provider of live data adds.
 
-    `missing` names the legs that are not in it; then `complete` is false. `graph_stream` is None for a strategy that has
-    no graph leg.
+    `missing` names the legs that are not in it, and `expand`, `navigate` or `rerank` where that was not done in time or
+    failed; then `complete` is false. `graph_stream` is None for a strategy that has no graph leg. `stages` are those that
+    ran, in their order.
     """
 
     generation: int
@@ -130,3 +219,4 @@ class QueryResult(Wire):
     graph_stream: GraphStream | None = None
     cached: bool = False
     seconds: float = 0.0
+    stages: tuple[StageReport, ...] = ()

@@ -115,6 +115,26 @@ class FusionSettings(Settings):
     graph_weight: float = Field(default=1.0, ge=0.0)
 
 
+class TemporalSettings(Settings):
+    """What TEMPORAL takes where a request does not say: the key of the metadata that holds a time (none: empty), the days
+    after which recency counts half, and how much of a score is subject to it.
+    """
+
+    field: str = Field(default="", max_length=200)
+    half_life_days: float = Field(default=30.0, gt=0.0, le=36_500.0)
+    weight: Unit = 0.5
+
+
+class QueryModelSettings(Settings):
+    """The models that assist a query, where a request names none: `openai`, `openai/MODEL` or what an installed provider
+    serves.
+    """
+
+    expander: str = Field(default="", max_length=200)
+    navigator: str = Field(default="", max_length=200)
+    reranker: str = Field(default="", max_length=200)
+
+
 class RetentionSettings(Settings):
     """How many generations stay readable (the current one included), and how many days runs and their events stay."""
 
@@ -134,6 +154,8 @@ class CorpusSettings(Settings):
     dense_storage: DenseStorageSettings = DenseStorageSettings()
     keyword: KeywordSettings = KeywordSettings()
     fusion: FusionSettings = FusionSettings()
+    temporal: TemporalSettings = TemporalSettings()
+    query_models: QueryModelSettings = QueryModelSettings()
     retention: RetentionSettings = RetentionSettings()
 
 

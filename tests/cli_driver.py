@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from worker.cli import app
@@ -120,19 +119,6 @@ def finished(process: subprocess.Popen[str], seconds: float = SECONDS) -> Done:
         out, err = process.communicate()
         raise AssertionError(f"{process.args!r} did not end\n{out[-3000:]}\n{err[-3000:]}") from None
     return Done(process.returncode, out, err)
-
-
-def say(request: pytest.FixtureRequest, figure: str) -> None:
-    """Print a measured figure on the terminal when the test is over, past pytest's capture."""
-    plugins = request.config.pluginmanager
-    reporter, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
-
-    def write() -> None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            reporter.write_line(f"    {figure}")
-
-    if reporter is not None:
-        request.addfinalizer(write)
 
 
 @contextmanager

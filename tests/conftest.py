@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -12,6 +13,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from redis.asyncio import Redis
 
+from tests.figures import Figures
 from tests.neo4j_server import Neo4jServer, running
 from worker import embedded
 from worker.embedded import Endpoints
@@ -21,6 +23,12 @@ TEMPLATE = "sapwood_template"
 UNSAFE_BUT_FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "shared_buffers": "128MB"}
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print figures where there is a terminal: not in the processes that only run tests."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Figures(config))
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +64,15 @@ async def template(servers: Endpoints) -> str:
 @pytest.fixture
 async def database(servers: Endpoints, template: str) -> AsyncIterator[str]:
     """Return the URL of a migrated database that is this test's alone."""
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    await _execute(servers.database_url, f"create database {name} template {template}")
-    yield _sibling(servers.database_url, name)
-    await _execute(servers.database_url, f"drop database if exists {name} with (force)")
+    async with _fresh(servers, template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+async def module_database(servers: Endpoints, template: str) -> AsyncIterator[str]:
+    """Return the URL of a migrated database for the tests of a module, which keep apart what they put into it."""
+    async with _fresh(servers, template) as url:
+        yield url
 
 
 @pytest.fixture
@@ -85,6 +98,14 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the evaluation data is not at {folder}; set SAPWOOD_SHARED to the folder that holds `data`")
     return folder
+
+
+@asynccontextmanager
+async def _fresh(servers: Endpoints, template: str) -> AsyncGenerator[str, None]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    await _execute(servers.database_url, f"create database {name} template {template}")
+    yield _sibling(servers.database_url, name)
+    await _execute(servers.database_url, f"drop database if exists {name} with (force)")
 
 
 async def _execute(url: str, statement: str) -> None:

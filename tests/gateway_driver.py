@@ -95,6 +95,7 @@ async def running(given: WorkerSettings, authenticator: Authenticator | None = N
             of = create_app(app.services, authenticator or Everybody(), given)
             server = Server(config(of, given), of.state.pace.closing)
             ended = anyio.Event()
+            await group.start(of.state.mcp.run)
 
             async def serve() -> None:
                 await server.serve(sockets=[sock])
@@ -109,3 +110,4 @@ async def running(given: WorkerSettings, authenticator: Authenticator | None = N
                     server.should_exit = True  # also when the test failed: it must not be cut off in the middle
                     with anyio.move_on_after(PATIENCE, shield=True):
                         await ended.wait()
+                    group.cancel_scope.cancel()

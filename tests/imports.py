@@ -10,7 +10,7 @@ from importlib import import_module, metadata
 from importlib.resources import files
 from pkgutil import walk_packages
 
-OPTIONAL = ("pipeline.adapters.", "pipeline.testing.")
+OPTIONAL = ("pipeline.adapters.", "pipeline.testing.", "worker.mcp.")
 PACKAGES = ("pipeline", "schemas", "worker")
 
 

@@ -20,7 +20,7 @@ from pipeline.graphs.export import graph_lines
 from pipeline.graphs.parts import GraphRef
 from pipeline.ingest.sources import make_source
 from pipeline.protocol import digest_of
-from pipeline.retrieval.stage import Emit
+from pipeline.retrieval.query import Emit
 from schemas.corpora import Corpus, CorpusSummary
 from schemas.documents import DocumentOutcome, Outcome, Source
 from schemas.events import Event
@@ -31,6 +31,7 @@ from schemas.runs import RunInfo, RunKind, RunState
 from schemas.settings import CorpusSettings
 from worker import tracing
 from worker.compose import Services, open_services
+from worker.graphs import Graphs
 from worker.maintenance import keep_pins, look_after
 from worker.process import lanes, run_inline
 from worker.settings import WorkerSettings, load
@@ -52,6 +53,11 @@ class Sapwood:
     def __init__(self, services: Services, tenant: str) -> None:
         self.services = services
         self.tenant = tenant
+
+    @property
+    def graphs(self) -> Graphs:
+        """What agents may ask of the graphs of the tenant's corpora."""
+        return Graphs(self.services, self.tenant)
 
     async def corpora(self) -> list[CorpusSummary]:
         """Return all corpora by name."""

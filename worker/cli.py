@@ -25,8 +25,10 @@ from worker.app import Sapwood, open_sapwood
 from worker.changes import apply_changes
 from worker.embedded_commands import register
 from worker.gateway.command import gateway
+from worker.graph_commands import register as register_graphs
 from worker.health import verdict
 from worker.key_commands import register as register_keys
+from worker.mcp.command import mcp
 from worker.settings import load
 from worker.webhook_commands import register as register_webhooks
 
@@ -76,7 +78,9 @@ def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
 
 register_keys(app, run)
 register_webhooks(app, run)
+register_graphs(app, run)
 app.command()(gateway)
+app.command()(mcp)
 
 
 def guarded(action: Callable[[], int]) -> int:
@@ -219,6 +223,15 @@ def query(
     neighbors: Annotated[int, typer.Option(min=0, max=10, help="Chunks to show on either side of a hit.")] = 0,
     filters: Annotated[list[str], typer.Option("--filter", metavar="KEY=VALUE", help="Exact metadata match.")] = [],  # noqa: B006
     ranking: Annotated[str, typer.Option(help="Graph ranking: walk or ppr (default: the corpus's).")] = "",
+    expander: Annotated[str, typer.Option(help="For multi_query: the model, e.g. openai/NAME.")] = "",
+    navigator: Annotated[str, typer.Option(help="For reasoning: the model, e.g. openai/NAME.")] = "",
+    time_field: Annotated[str, typer.Option(help="For temporal: the metadata key that holds a time.")] = "",
+    half_life: Annotated[float | None, typer.Option(help="For temporal: days after which recency counts half.")] = None,
+    since: Annotated[str, typer.Option(help="For temporal: only what is from then on, ISO 8601.")] = "",
+    until: Annotated[str, typer.Option(help="For temporal: only what is from before, ISO 8601.")] = "",
+    rerank: Annotated[bool, typer.Option("--rerank", help="Let a model order the hits anew.")] = False,
+    reranker: Annotated[str, typer.Option(help="For --rerank: the model, e.g. openai/NAME.")] = "",
+    top_n: Annotated[int | None, typer.Option(min=1, help="For --rerank: how many hits to keep.")] = None,
     queue: Annotated[bool, typer.Option("--queue", help="Let a `sapwood worker` answer.")] = False,
     json: Json = False,
 ) -> None:
@@ -226,6 +239,7 @@ def query(
 
     Example: `sapwood query handbook "Who may use the laser cutter?" --strategy hybrid --top-k 3 --deadline 2s --json`
     """
+    times = {"field": time_field, "half_life_days": half_life, "since": since, "until": until}
     values: dict[str, Any] = {
         "text": text,
         "strategy": strategy,
@@ -236,6 +250,12 @@ def query(
         "neighbors": neighbors,
         "filters": {key: value for key, _, value in (item.partition("=") for item in filters)},
         "ranking": ranking or None,
+        "expander": expander,
+        "navigator_model": navigator,
+        "temporal": {name: value for name, value in times.items() if value not in ("", None)} or None,
+        "rerank": rerank,
+        "reranker": reranker,
+        "top_n": top_n,
     }
     raise typer.Exit(guarded(lambda: operations.run_query(corpus, values, queue=queue, json=json)))
 

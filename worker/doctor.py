@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError, StoreUnavailable
 from worker import embedded
-from worker.compose import verify_graph_store
+from worker.compose.stores import verify_graph_store
 from worker.log import Redaction
 from worker.settings import WorkerSettings, misspelt
 

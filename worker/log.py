@@ -91,7 +91,7 @@ def configure(
     handler = logging.StreamHandler(out)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    for library in ("httpx", "arq"):  # a line for each request, and for each ring
+    for library in ("httpx", "arq", "mcp"):  # a line for each request, for each ring, and for each session
         logging.getLogger(library).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import entry_points
+from typing import NoReturn
 
 from pipeline.errors import ConfigurationError
 from pipeline.ingest.embed import ENTRY_POINTS, Embedding, EmbeddingProvider, choose
@@ -53,3 +54,20 @@ class Models:
         if settings.graph_indexing.summaries == "offline":
             return None
         return self._summariser_builder(settings.extraction)
+
+
+def no_endpoint() -> NoReturn:
+    """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
+    raise ConfigurationError(
+        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, "
+        "and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
+    )
+
+
+def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:
+    """Return a builder that has nothing to wait for as one that may."""
+
+    async def build() -> Extractor | None:
+        return make()
+
+    return build

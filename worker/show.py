@@ -154,9 +154,12 @@ def answer(result: QueryResult, json: bool) -> None:
         return as_json(result.model_dump(mode="json"))
     for number, hit in enumerate(result.hits, 1):
         _hit(number, hit)
-    legs = ", ".join(f"{leg.leg} {leg.state} {leg.hits} in {leg.seconds * 1000:.0f} ms" for leg in result.legs)
+    legs = ", ".join(f"{leg.name} {leg.state} {leg.hits} in {leg.seconds * 1000:.0f} ms" for leg in result.legs)
     note = "" if result.complete else f" [yellow]incomplete, missing: {', '.join(result.missing)}[/yellow]"
     out.print(f"[dim]generation {result.generation} · {legs}{' · cached' if result.cached else ''}[/dim]{note}")
+    for stage in result.stages:
+        if stage.note:
+            out.print(f"[dim]{stage.name}: {stage.before} → {stage.after}, {escape(stage.note)}[/dim]")
     return None
 
 

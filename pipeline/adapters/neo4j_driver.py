@@ -22,6 +22,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, MissingDatabase, MissingExtra, StoreUnavailable
 from pipeline.graphs.databases import database_name
 from pipeline.graphs.neo4j_errors import ours
+from pipeline.graphs.sessions import TakerT
 from pipeline.queries import load_cypher
 
 _CYPHER = load_cypher("server")
@@ -50,6 +51,9 @@ a pause."""
 CLOSE_GRACE = 1.0
 """Seconds that saying goodbye to the server may take."""
 
+ALL = -1
+"""How many records travel at a time where they are collected anyway."""
+
 _SERVER_SLACK = 1.0
 """How much later than the client the server gives up by itself: only when the client is gone."""
 
@@ -68,13 +72,13 @@ class _Runs(Protocol):
     async def run(self, query: str, parameters: dict[str, Any]) -> _Result: ...
 
 
-_Work: TypeAlias = Callable[[_Runs], Awaitable[list[dict[str, Any]]]]
+_Work: TypeAlias = Callable[[_Runs], Awaitable[TakerT]]
 
 
 class _Session(_Runs, Protocol):
-    async def execute_read(self, work: _Work) -> list[dict[str, Any]]: ...
+    async def execute_read(self, work: _Work[TakerT]) -> TakerT: ...
 
-    async def execute_write(self, work: _Work) -> list[dict[str, Any]]: ...
+    async def execute_write(self, work: _Work[TakerT]) -> TakerT: ...
 
 
 class _Driver(Protocol):
@@ -128,8 +132,20 @@ class Neo4j:
         self, database: str, query: str, parameters: Mapping[str, Any], deadline: Deadline
     ) -> list[dict[str, Any]]:
         """See `Sessions`."""
-        async with self._session(database, deadline, READ_CAP, READ_RETRIES) as session:
-            return await session.execute_read(_work(query, parameters, deadline.budget(READ_CAP)))
+        return (await self.feed(database, query, parameters, _Records, ALL, deadline)).records
+
+    async def feed(
+        self,
+        database: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        begin: Callable[[], TakerT],
+        fetch: int,
+        deadline: Deadline,
+    ) -> TakerT:
+        """See `Feeds`."""
+        async with self._session(database, deadline, READ_CAP, READ_RETRIES, fetch) as session:
+            return await session.execute_read(_work(query, parameters, deadline.budget(READ_CAP), begin))
 
     async def write(
         self, database: str, query: str, parameters: Mapping[str, Any], deadline: Deadline
@@ -163,7 +179,8 @@ class Neo4j:
         self, database: str, query: str, parameters: Mapping[str, Any], deadline: Deadline
     ) -> list[dict[str, Any]]:
         async with self._session(database, deadline, WRITE_CAP, WRITE_RETRIES) as session:
-            return await session.execute_write(_work(query, parameters, deadline.budget(WRITE_CAP)))
+            work = _work(query, parameters, deadline.budget(WRITE_CAP), _Records)
+            return (await session.execute_write(work)).records
 
     async def _create(self, database: str, deadline: Deadline) -> None:
         async with self._session(_SYSTEM, deadline, WRITE_CAP, WRITE_RETRIES) as session:
@@ -172,14 +189,15 @@ class Neo4j:
 
     @asynccontextmanager
     async def _session(
-        self, database: str, deadline: Deadline, cap: float, retries: float
+        self, database: str, deadline: Deadline, cap: float, retries: float, fetch: int = ALL
     ) -> AsyncGenerator[_Session, None]:
         """Lend a session until the deadline, or for the cap; whatever runs then is cut off together with its connection."""
         with translated(deadline), anyio.fail_after(deadline.budget(cap)):
             async with (
                 self._slot(),
-                # All records of a statement come at once: they are collected anyway.
-                self._driver.session(database=database, fetch_size=-1, max_transaction_retry_time=retries) as session,
+                self._driver.session(
+                    database=database, fetch_size=fetch, max_transaction_retry_time=retries
+                ) as session,
             ):
                 yield session
 
@@ -197,19 +215,32 @@ class Neo4j:
             self._slots.release()
 
 
-def _work(query: str, parameters: Mapping[str, Any], seconds: float) -> _Work:
+class _Records:
+    """Keeps all records of a statement."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, record: Mapping[str, Any], /) -> None:
+        self.records.append(dict(record))
+
+
+def _work(
+    query: str, parameters: Mapping[str, Any], seconds: float, begin: Callable[[], TakerT]
+) -> Callable[[_Runs], Awaitable[TakerT]]:
     """Return one statement as the driver's unit of work, which it may run again; the server ends it by itself as well."""
     from neo4j import unit_of_work
 
     @unit_of_work(timeout=seconds + _SERVER_SLACK)
-    async def work(tx: _Runs) -> list[dict[str, Any]]:
+    async def work(tx: _Runs) -> TakerT:
         result = await tx.run(query, dict(parameters))
-        found: list[dict[str, Any]] = []
+        taker, taken = begin(), 0
         async for record in result:
-            found.append(dict(record))
-            if not len(found) % TURN:
+            taker.add(record)
+            taken += 1
+            if not taken % TURN:
                 await anyio.lowlevel.checkpoint()
-        return found
+        return taker
 
     return work
 

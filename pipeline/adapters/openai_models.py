@@ -1,4 +1,4 @@
-"""Models behind any endpoint that speaks the OpenAI protocol: embeddings, extraction and summaries.
+"""Models behind any endpoint that speaks the OpenAI protocol: for the index, and for questions.
 
 The client makes no attempt of its own twice: `pipeline.ingest.paid` does, within the deadline. Neither key nor
 address is in any message.
@@ -7,7 +7,7 @@ address is in any message.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -16,9 +16,11 @@ import anyio
 import numpy as np
 import openai
 import orjson
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, AsyncStream
+from openai.types.chat import ChatCompletionChunk
 
 from pipeline.deadline import Deadline
+from pipeline.declare.chat import Prompt
 from pipeline.errors import ConfigurationError, ModelError, ModelRefused, SapwoodError
 from pipeline.ingest.embed import CALL_TEXTS, Embedded
 from pipeline.ingest.paid import retried, spread
@@ -27,11 +29,21 @@ from pipeline.ingest.prompt import (
     Messages,
     answer_schema,
     extraction_messages,
+    json_object,
     read_answer,
     summary_messages,
 )
 from pipeline.ingest.summaries import Topic
 from pipeline.ingest.validate import validated
+from pipeline.retrieval.assistants import Option
+from pipeline.retrieval.prompts import (
+    EXPANSION_SCHEMA,
+    NAVIGATION_SCHEMA,
+    QUESTIONS,
+    expansion_messages,
+    navigation_messages,
+    read_scores,
+)
 from schemas.graph import Extraction
 from schemas.settings import ExtractionSettings
 
@@ -110,21 +122,48 @@ class OpenAIEmbedder:
         return [np.asarray(one.embedding, np.float32) for one in rows], _tokens(answer, "prompt_tokens")
 
 
-class OpenAIExtractor:
-    """An `Extractor` over `/chat/completions`, with the answer's JSON schema where the endpoint knows schemas.
+class _JsonChat:
+    """Asks one model of `/chat/completions` for JSON, by its schema where the endpoint knows schemas.
 
     An endpoint that refuses the schema is asked for any JSON object, then for plain text, then without a temperature;
-    what it took is remembered.
+    what it took is remembered. `setting` is the field that names the model.
     """
+
+    def __init__(self, client: AsyncOpenAI, model: str, setting: str) -> None:
+        self._client, self._model, self._setting = client, model, setting
+        self._shape = 0
+
+    async def ask(self, messages: Messages, schema: Mapping[str, Any], deadline: Deadline) -> _Answer:
+        """Return the answer. Raises ModelError, ConfigurationError or DeadlineExceeded."""
+        for number in range(self._shape, len(_SHAPES)):
+            try:
+                options = _options(number, schema)
+                answer = await _chat(self._client, self._model, messages, options, deadline, self._setting)
+            except ModelRefused:
+                if number + 1 == len(_SHAPES):
+                    raise
+            else:
+                self._shape = number
+                return answer
+        raise ModelRefused()
+
+
+def _options(number: int, schema: Mapping[str, Any]) -> dict[str, Any]:
+    kind, cold = _SHAPES[number]
+    response_format = {"type": kind} | ({"json_schema": dict(schema)} if kind == "json_schema" else {})
+    return {"response_format": response_format} | ({"temperature": 0} if cold else {})
+
+
+class OpenAIExtractor:
+    """An `Extractor` over `/chat/completions`."""
 
     paid = True
 
     def __init__(self, client: AsyncOpenAI, model: str, rules: ExtractionSettings) -> None:
         """Ask `model`, and hold its answers against `rules` (which are part of the fingerprint)."""
-        self._client = client
-        self._model = _named(model, "extraction.model")
+        self._chat = _JsonChat(client, _named(model, "extraction.model"), "extraction.model")
+        self._schema = {"name": "graph", "schema": answer_schema(rules), "strict": True}
         self._rules = rules
-        self._shape = 0
         settings = orjson.dumps(rules.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
         self.fingerprint = f"openai/{model}/{VERSION}/{hashlib.sha256(settings).hexdigest()[:12]}"
 
@@ -139,7 +178,7 @@ class OpenAIExtractor:
 
     async def _one(self, text: str, deadline: Deadline) -> Extraction | SapwoodError:
         try:
-            answer = await self._ask(extraction_messages(text, self._rules), deadline)
+            answer = await self._chat.ask(extraction_messages(text, self._rules), self._schema, deadline)
             if answer.cut_off:
                 return ModelRefused("The model's answer was cut off at its own limit of length.")
             found = validated(read_answer(answer.text, self._rules), text, self._rules)
@@ -147,24 +186,12 @@ class OpenAIExtractor:
             return error
         return replace(found, input_tokens=answer.input_tokens, output_tokens=answer.output_tokens)
 
-    async def _ask(self, messages: Messages, deadline: Deadline) -> _Answer:
-        for number in range(self._shape, len(_SHAPES)):
-            try:
-                answer = await _chat(self._client, self._model, messages, self._options(number), deadline)
-            except ModelRefused:
-                if number + 1 == len(_SHAPES):
-                    raise
-            else:
-                self._shape = number
-                return answer
-        raise ModelRefused()
 
-    def _options(self, number: int) -> dict[str, Any]:
-        kind, cold = _SHAPES[number]
-        schema = {"name": "graph", "schema": answer_schema(self._rules), "strict": True}
-        response_format = {"type": kind} | ({"json_schema": schema} if kind == "json_schema" else {})
-        return {"response_format": response_format} | ({"temperature": 0} if cold else {})
+MAX_CHATS = 64
+"""Models of which it is remembered how they take a question."""
 
+MAX_ANSWER = 100_000
+"""Characters of an answer about a question at most."""
 
 SUMMARY_CALLS = 8
 """Summaries that are asked for at once."""
@@ -201,11 +228,112 @@ class OpenAISummariser:
         return " ".join(answer.text.split())[:2000]
 
 
+class _QueryModels:
+    """What the models for questions have in common: `openai/MODEL`, or `openai` for the default, each with its own chat."""
+
+    def __init__(self, client: AsyncOpenAI, default: str, setting: str) -> None:
+        """Use the models of this endpoint; `setting` is the field of a request that names one."""
+        self._client, self._default, self._setting = client, default, setting
+        self._chats: dict[str, _JsonChat] = {}
+        self.fingerprint = f"openai/{default}/{QUESTIONS}"
+
+    def serves(self, model: str) -> bool:
+        """Whether this is a model of the endpoint, by its prefix: the endpoint itself says whether it has it."""
+        return bool(self._name(model))
+
+    def _name(self, model: str) -> str:
+        return self._default if model == "openai" else model.removeprefix("openai/") * model.startswith("openai/")
+
+    async def _object(
+        self, model: str, messages: Messages, schema: Mapping[str, Any], deadline: Deadline
+    ) -> dict[str, Any]:
+        """Return the JSON object of the model's answer, asked for again where the endpoint is busy."""
+        if len(self._chats) > MAX_CHATS:
+            self._chats.clear()  # what was learnt of the endpoint is learnt again
+        chat = self._chats.setdefault(model, _JsonChat(self._client, self._name(model), self._setting))
+        answer = await retried(lambda: chat.ask(messages, schema, deadline), deadline)
+        if answer.cut_off or len(answer.text) > MAX_ANSWER:
+            raise ModelRefused("The model's answer was cut off, or is too long.")
+        return json_object(answer.text)
+
+
+class OpenAIExpander(_QueryModels):
+    """A `QueryExpander` over `/chat/completions`."""
+
+    async def expand(self, model: str, question: str, most: int, deadline: Deadline) -> Sequence[str]:
+        """See `QueryExpander`."""
+        found = await self._object(model, expansion_messages(question, most), EXPANSION_SCHEMA, deadline)
+        return cast("Sequence[str]", found.get("queries"))  # what it is, its caller finds out
+
+
+class OpenAINavigator(_QueryModels):
+    """A `Navigator` over `/chat/completions`."""
+
+    async def choose(
+        self, model: str, question: str, options: Sequence[Option], most: int, deadline: Deadline
+    ) -> Sequence[int]:
+        """See `Navigator`."""
+        messages = navigation_messages(question, options, most)
+        found = await self._object(model, messages, NAVIGATION_SCHEMA, deadline)
+        return cast("Sequence[int]", found.get("open"))
+
+
+class EndpointReranker(_QueryModels):
+    """A `Reranker` over `/rerank` in the shape that Cohere, Jina, vLLM, LiteLLM and others share."""
+
+    async def scores(self, model: str, question: str, passages: Sequence[str], deadline: Deadline) -> Sequence[float]:
+        """See `Reranker`."""
+        body = {"model": self._name(model), "query": question, "documents": list(passages), "top_n": len(passages)}
+
+        async def call() -> object:
+            timeout = deadline.budget(CALL_CAP)
+            with translated(self._setting):
+                return await self._client.post("/rerank", cast_to=object, body=body, options={"timeout": timeout})
+
+        return read_scores(await retried(call, deadline), len(passages))
+
+
+class OpenAIChat:
+    """A `ChatModel` over `/chat/completions`, with server-sent events. What broke off is not asked for again."""
+
+    def __init__(self, client: AsyncOpenAI, model: str) -> None:
+        self._client, self._model = client, model
+
+    async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncGenerator[str, None]:
+        """See `ChatModel`."""
+        model, timeout = _named(self._model, "SAPWOOD_OPENAI_MODEL"), deadline.budget(CALL_CAP)
+        with translated("SAPWOOD_OPENAI_MODEL"):
+            pieces = await self._client.chat.completions.create(
+                model=model, messages=cast("Any", prompt), stream=True, timeout=timeout
+            )
+        async with pieces:
+            said = False
+            while (piece := await _next(pieces)) is not None:
+                said = said or bool(piece)
+                yield piece
+        if not said:
+            raise ModelError("The model gave no answer.")
+
+
+async def _next(pieces: AsyncStream[ChatCompletionChunk]) -> str | None:
+    """Return the next piece of an answer, perhaps an empty one; None after the last."""
+    with translated("SAPWOOD_OPENAI_MODEL"):
+        chunk = await anext(pieces, None)
+        if chunk is None:
+            return None
+        return (chunk.choices[0].delta.content or "") if chunk.choices else ""
+
+
 async def _chat(
-    client: AsyncOpenAI, model: str, messages: Messages, options: dict[str, Any], deadline: Deadline
+    client: AsyncOpenAI,
+    model: str,
+    messages: Messages,
+    options: dict[str, Any],
+    deadline: Deadline,
+    setting: str = "extraction.model",
 ) -> _Answer:
     timeout = deadline.budget(CALL_CAP)
-    with translated("extraction.model"):
+    with translated(setting):
         # As extra body the schema is sent as it is; else the client walks through it, a third of its time for a call.
         completion = await client.chat.completions.create(
             model=model, messages=cast("Any", messages), extra_body=options, timeout=timeout

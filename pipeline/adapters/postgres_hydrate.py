@@ -12,6 +12,7 @@ from pipeline.deadline import Deadline
 from pipeline.ports import Tx
 from pipeline.queries import load
 from pipeline.retrieval.hydrate import StoredChunk
+from pipeline.retrieval.outline import Placed
 from pipeline.retrieval.rows import Ints
 from schemas.ids import CorpusId
 
@@ -56,6 +57,20 @@ class PostgresChunks:
         async with self._database.connection(deadline) as tx:
             rows = await tx.fetch(_SQL["neighbors"], corpus, generation, documents, ordinals, window)
         return [_chunk(row) for row in rows]
+
+    async def outlines(
+        self, corpus: CorpusId, generation: int, documents: Sequence[str], most: int, deadline: Deadline
+    ) -> list[Placed]:
+        """See `ChunkStore`."""
+        async with self._database.connection(deadline) as tx:
+            rows = await tx.fetch(_SQL["outlines"], corpus, generation, list(documents), most)
+        return [Placed(row["chunk_id"], row["document_id"], row["title"], tuple(row["headings"])) for row in rows]
+
+    async def values(self, corpus: CorpusId, generation: int, field: str, deadline: Deadline) -> dict[str, Any]:
+        """See `ChunkStore`."""
+        async with self._database.connection(deadline) as tx:
+            rows = await tx.fetch(_SQL["values"], corpus, generation, field)
+        return {row["document_id"]: row["value"] for row in rows}
 
 
 def _chunk(row: Any) -> StoredChunk:

@@ -77,14 +77,18 @@ class PinBoard:
         self._held: dict[Key, _Held] = {}
 
     @asynccontextmanager
-    async def pin(self, tenant: str, name: str, deadline: Deadline) -> AsyncGenerator[Pinned, None]:
-        """Hold the generation that is current now until the end of the block, whatever is promoted meanwhile.
+    async def pin(
+        self, tenant: str, name: str, deadline: Deadline, number: int | None = None
+    ) -> AsyncGenerator[Pinned, None]:
+        """Hold the generation that is current now, or the one of this number, until the end of the block.
+
+        Whatever is promoted meanwhile changes nothing.
 
         Raises:
-            NotFound: there is no such corpus, or nothing was promoted yet.
+            NotFound: there is no such corpus, nothing was promoted yet, or this number can no longer be read.
             GenerationChanged: at the end of the block: the lease was lost, so what was read may have holes.
         """
-        corpus, held = await self._hold(tenant, name, deadline)
+        corpus, held = await self._hold(tenant, name, number, deadline)
         try:
             yield Pinned(corpus.corpus_id, held.manifest, corpus.settings)
         finally:
@@ -114,16 +118,18 @@ class PinBoard:
         if keys:
             await self._store.drop(keys, self._holder, deadline)
 
-    async def _hold(self, tenant: str, name: str, deadline: Deadline) -> tuple[Corpus, _Held]:
+    async def _hold(self, tenant: str, name: str, number: int | None, deadline: Deadline) -> tuple[Corpus, _Held]:
         """Pin the current generation; if it is reclaimed in the moment between, another one is current by now."""
         for _ in range(_ATTEMPTS):
             corpus = await self._store.current(tenant, name, deadline)
             if corpus.generation is None:
                 raise NotFound(f"Corpus {name} has no generation yet; its first index run is not done.")
-            held = await self._pinned((corpus.corpus_id, corpus.generation), deadline)
+            held = await self._pinned((corpus.corpus_id, number or corpus.generation), deadline)
             if held is not None:
                 held.readers += 1
                 return corpus, held
+            if number is not None:
+                raise NotFound(f"Generation {number} of corpus {name} can no longer be read.")
         raise GenerationChanged()
 
     async def _pinned(self, key: Key, deadline: Deadline) -> _Held | None:

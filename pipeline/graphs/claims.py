@@ -61,7 +61,7 @@ class GraphQuery:
     @property
     def fused(self) -> bool:
         """Whether the ranking is fused with the dense and the keyword ranking."""
-        return self.request.strategy is Strategy.HYBRID
+        return self.request.strategy is not Strategy.GRAPH
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from pipeline.errors import (
     ConfigurationError,
     Conflict,
     DeadlineExceeded,
+    InvalidRequest,
     MissingDatabase,
     SapwoodError,
     StoreRefused,
@@ -84,10 +85,13 @@ _MISUSED = _Fault(StoreRefused, "The graph store's driver was used in a way that
 _REFUSED = _Fault(StoreRefused, "The graph store refused a statement.")
 _VALUE = _Fault(StoreRefused, "A value does not fit a parameter of the graph store.")
 
+_RANGE = _Fault(InvalidRequest, "A sum is beyond the range of its type.")
+
 _BY_CODE: Mapping[str, _Fault] = {
     "Neo.ClientError.Database.DatabaseNotFound": _NO_DATABASE,
     "Neo.ClientError.Procedure.ProcedureNotFound": _NO_PROCEDURE,
     "Neo.ClientError.Security.Forbidden": _RIGHTS,
+    "Neo.ClientError.Statement.ArithmeticError": _RANGE,
     "Neo.ClientError.Statement.UnsupportedAdministrationCommand": _EDITION,
     "Neo.ClientError.Transaction.LockClientStopped": _SLOW,
     "Neo.ClientError.Transaction.TransactionTimedOut": _SLOW,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from pipeline.deadline import Deadline
 
@@ -28,4 +28,38 @@ class Sessions(Protocol):
 
     def database_of(self, corpus: str) -> str:
         """Return the database that holds the graphs of a corpus, by the corpus's name. Raises ConfigurationError."""
+        ...
+
+
+class Taker(Protocol):
+    """Takes the records of a statement, one by one."""
+
+    def add(self, record: Mapping[str, Any], /) -> None:
+        """Take a record. What this raises ends the statement."""
+        ...
+
+
+TakerT = TypeVar("TakerT", bound=Taker)
+
+
+class Feeds(Protocol):
+    """Runs reading statements whose records nobody collects."""
+
+    async def feed(
+        self,
+        database: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        begin: Callable[[], TakerT],
+        fetch: int,
+        deadline: Deadline,
+    ) -> TakerT:
+        """Run a statement as `Sessions.read` does, but give its records to what `begin` returns, and return that.
+
+        `fetch` records travel at a time. Where the statement is begun anew, `begin` is called again.
+        """
+        ...
+
+    def database_of(self, corpus: str) -> str:
+        """See `Sessions`."""
         ...

@@ -90,10 +90,12 @@ class Finisher:
         keys = tuple(self._key(order, match, columns) for order in self._plan.order)
         self._best.offer(identity, keys + last, cells)
 
-    @staticmethod
-    def _key(order: Order, match: Match, columns: tuple[Key, ...]) -> Key | Descending:
+    def _key(self, order: Order, match: Match, columns: tuple[Key, ...]) -> Key | Descending:
+        """Return a sort key: a DATETIME is compared in its full form, also where it is a column and shown as it is stored."""
         by = order.by
-        key = order_key(read(match, by)) if isinstance(by, Property) else columns[by]
+        if isinstance(by, int) and not self._plan.columns[by].aggregate:
+            by = self._plan.columns[by].property or by
+        key = columns[by] if isinstance(by, int) else order_key(read(match, by))
         return Descending(key) if order.descending else key
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pipeline.deadline import Deadline
 from pipeline.errors import InconsistentGeneration
 from pipeline.retrieval.fuse import Fused
+from pipeline.retrieval.outline import Placed
 from pipeline.retrieval.rows import Ints
 from schemas.ids import CorpusId, show
 from schemas.query import STREAM_NAMES, Hit, Leg, QueryRequest
@@ -51,6 +52,16 @@ class ChunkStore(Protocol):
         """Return the chunks within `window` ordinals of these (document, ordinal), in document order, each once."""
         ...
 
+    async def outlines(
+        self, corpus: CorpusId, generation: int, documents: Sequence[str], most: int, deadline: Deadline
+    ) -> list[Placed]:
+        """Return where the first `most` chunks of these documents stand, by document and place in it."""
+        ...
+
+    async def values(self, corpus: CorpusId, generation: int, field: str, deadline: Deadline) -> dict[str, Any]:
+        """Return the text or number that the metadata hold under this key, by document, for those that have one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Hydrator:
@@ -65,36 +76,44 @@ class Hydrator:
     passages: Mapping[int, StoredChunk] = field(default_factory=dict[int, StoredChunk])
     graph_source: str | None = None
 
-    async def hits(self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline) -> tuple[Hit, ...]:
-        """Return the first `top_k` distinct texts of the ranking, each followed by its neighbours if asked for.
-
-        Raises:
-            InconsistentGeneration: a ranked chunk is not one of this generation.
-        """
-        best = await self._distinct(ranked, request, deadline)
+    async def hits(
+        self, best: Sequence[tuple[Fused, StoredChunk]], request: QueryRequest, deadline: Deadline
+    ) -> tuple[Hit, ...]:
+        """Return these as hits, each followed by its neighbours if asked for."""
         places = [(chunk.document, chunk.ordinal) for found, chunk in best if found.chunk_id >= 0]
         if not request.neighbors or not places:
             return tuple(self._hit(found, chunk) for found, chunk in best)
         around = await self.store.neighbors(self.corpus, self.generation, places, request.neighbors, deadline)
         return tuple(self._with_neighbors(best, around, request.neighbors))
 
-    async def _distinct(
+    async def distinct(
         self, ranked: Sequence[Fused], request: QueryRequest, deadline: Deadline
-    ) -> list[tuple[Fused, StoredChunk]]:
-        """Read from the top, as many chunks at a time as are asked for, until there are enough distinct texts."""
+    ) -> tuple[list[tuple[Fused, StoredChunk]], int]:
+        """Return the first `top_k` distinct texts of the ranking, and how many were passed over as repetitions.
+
+        It is read from the top, as many chunks at a time as are asked for, until there are enough.
+
+        Raises:
+            InconsistentGeneration: a ranked chunk is not one of this generation.
+        """
         best: list[tuple[Fused, StoredChunk]] = []
+        repeated = 0
         seen: set[bytes] = set()
         for start in range(0, len(ranked), request.top_k):
             page = ranked[start : start + request.top_k]
             chunks = await self._chunks([found.chunk_id for found in page], deadline)
             for found in page:
                 chunk = chunks[found.chunk_id]
-                if not request.dedup or chunk.text_hash not in seen:
-                    best.append((found, chunk))
-                    seen.add(chunk.text_hash)
-            if len(best) >= request.top_k:
+                if len(best) == request.top_k:
+                    break
+                if request.dedup and chunk.text_hash in seen:
+                    repeated += 1
+                    continue
+                best.append((found, chunk))
+                seen.add(chunk.text_hash)
+            if len(best) == request.top_k:
                 break
-        return best[: request.top_k]
+        return best, repeated
 
     async def _chunks(self, ids: Sequence[int], deadline: Deadline) -> Mapping[int, StoredChunk]:
         """Return all of these chunks and passages."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -24,8 +24,18 @@ _NOT_IN_THE_ANSWER = {"deadline", "partial", "cache"}
 """Fields of a request that do not change which documents are found."""
 
 
-def result_key(corpus: CorpusId, manifest: Manifest, settings: CorpusSettings, request: QueryRequest) -> bytes:
-    """Return the hash of all that decides a complete result; settings of the search can change within a generation."""
+def result_key(
+    corpus: CorpusId,
+    manifest: Manifest,
+    settings: CorpusSettings,
+    request: QueryRequest,
+    fingerprints: Sequence[str] = (),
+) -> bytes:
+    """Return the hash of all that decides a complete result; settings of the search can change within a generation.
+
+    The request has its defaults filled in, the time of a question by recency among them; `fingerprints` are those of the
+    models that assist.
+    """
     parts = [
         corpus,
         manifest.generation,
@@ -35,6 +45,7 @@ def result_key(corpus: CorpusId, manifest: Manifest, settings: CorpusSettings, r
         settings.keyword.model_dump(),
         settings.fusion.model_dump(),
         request.model_dump(exclude=_NOT_IN_THE_ANSWER),
+        fingerprints,
     ]
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
 

@@ -29,3 +29,20 @@ join chunk c on c.corpus_id = $1 and c.document_id = p.document_id and c.ordinal
 join document d on d.corpus_id = c.corpus_id and d.document_id = c.document_id
     and d.born <= $2 and (d.died is null or d.died > $2)
 order by c.document_id collate "C", c.ordinal;
+
+-- name: outlines
+-- Where the first chunks of these documents stand, in the order of documents and of their text.
+select c.chunk_id, c.document_id, d.title, c.headings
+from chunk c
+join document d on d.corpus_id = c.corpus_id and d.document_id = c.document_id
+    and d.born <= $2 and (d.died is null or d.died > $2)
+where c.corpus_id = $1 and c.document_id = any($3::text[]) and c.born <= $2 and (c.died is null or c.died > $2)
+order by c.document_id collate "C", c.ordinal
+limit $4;
+
+-- name: values
+-- The text or number under one key of the metadata of each document that has one.
+select document_id, metadata -> $3::text as value
+from document
+where corpus_id = $1 and born <= $2 and (died is null or died > $2)
+    and jsonb_typeof(metadata -> $3::text) in ('string', 'number');

@@ -16,6 +16,7 @@ from pipeline.deadline import Deadline
 from pipeline.ports import Tx, Vectors
 from pipeline.retrieval.analyzer import FINGERPRINT, pack, tokens
 from pipeline.retrieval.hydrate import StoredChunk
+from pipeline.retrieval.outline import Placed
 from pipeline.retrieval.rows import ChunkRows, Delta, EntityRows, Ints, MentionRows, RelationRows
 from pipeline.retrieval.snapshot import Snapshot
 from schemas.ids import CorpusId, chunk_id, entity_id, entity_no, identity_key, text_hash
@@ -48,7 +49,13 @@ class Rows:
         return [entity_no(entity_id(kind, identity_key(name))) for name, kind in self.entities]
 
 
-def chunk(document: str, ordinal: int, text: str, metadata: Mapping[str, Any] | None = None) -> StoredChunk:
+def chunk(
+    document: str,
+    ordinal: int,
+    text: str,
+    metadata: Mapping[str, Any] | None = None,
+    headings: tuple[str, ...] = (),
+) -> StoredChunk:
     """Return a chunk of a made-up document."""
     return StoredChunk(
         chunk_id=chunk_id(document, text, 0),
@@ -57,7 +64,7 @@ def chunk(document: str, ordinal: int, text: str, metadata: Mapping[str, Any] | 
         text=text,
         text_hash=text_hash(text),
         lines=(ordinal + 1, ordinal + 1),
-        headings=(),
+        headings=headings,
         title=document,
         metadata=dict(metadata or {}),
     )
@@ -195,6 +202,21 @@ class MemoryStores:
         wanted = {(document, ordinal + step) for document, ordinal in places for step in range(-window, window + 1)}
         found = [one for one in self.generations[corpus, generation].chunks if (one.document, one.ordinal) in wanted]
         return sorted(found, key=lambda one: (one.document, one.ordinal))
+
+    async def outlines(
+        self, corpus: CorpusId, generation: int, documents: Sequence[str], most: int, deadline: Deadline
+    ) -> list[Placed]:
+        """See `ChunkStore`."""
+        found = [one for one in self.generations[corpus, generation].chunks if one.document in set(documents)]
+        ordered = sorted(found, key=lambda one: (one.document, one.ordinal))[:most]
+        return [Placed(one.chunk_id, one.document, one.title, one.headings) for one in ordered]
+
+    async def values(self, corpus: CorpusId, generation: int, field: str, deadline: Deadline) -> dict[str, Any]:
+        """See `ChunkStore`."""
+        found = {one.document: one.metadata.get(field) for one in self.generations[corpus, generation].chunks}
+        return {
+            key: one for key, one in found.items() if isinstance(one, str | int | float) and not isinstance(one, bool)
+        }
 
     async def delta(self, corpus: CorpusId, since: int, generation: int, deadline: Deadline) -> Delta:
         """See `SnapshotSource`: all the old rows die, and all the new ones are born."""

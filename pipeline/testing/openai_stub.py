@@ -6,6 +6,7 @@ For tests, demonstrations and benchmarks of model-bound work; it uses the real s
 from __future__ import annotations
 
 import base64
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -52,7 +53,7 @@ class OpenAIStub:
     busiest: int = 0
 
     async def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:
-        """Return status and JSON body for one request."""
+        """Return status and body for one request: what becomes JSON, or the bytes of an event stream."""
         self.calls[path] += 1
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)
@@ -69,6 +70,8 @@ class OpenAIStub:
             return 200, self._embeddings(request)
         if path.endswith("/chat/completions"):
             return self._chat(request)
+        if path.endswith("/rerank"):
+            return 200, self._rerank(request)
         return 404, _error("no such path")
 
     def _embeddings(self, request: dict[str, Any]) -> Any:
@@ -98,17 +101,40 @@ class OpenAIStub:
         self.texts[text] += 1
         answer = next((raw for piece, raw in self.garbage.items() if piece in text), None)
         if answer is None:
-            answer = (
-                orjson.dumps(candidates(text)).decode()
-                if '"entities"' in request["messages"][0]["content"]
-                else summary(text)
-            )
+            answer = answered(request["messages"][0]["content"], text)
         usage = {"prompt_tokens": len(text.split()), "completion_tokens": len(answer.split())}
+        if request.get("stream"):
+            return 200, _pieces(request["model"], answer)
         choice = {"index": 0, "finish_reason": self.finish_reason, "message": {"role": "assistant", "content": answer}}
         return 200, {
             "id": "stub", "object": "chat.completion", "created": 0, "model": request["model"],
             "choices": [choice], "usage": usage | {"total_tokens": sum(usage.values())},
         }  # fmt: skip
+
+    def _rerank(self, request: dict[str, Any]) -> Any:
+        if raw := next((raw for piece, raw in self.garbage.items() if piece in request["query"]), None):
+            return orjson.loads(raw)
+        scores = [shared(request["query"], document) for document in request["documents"]]
+        rows = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
+        return {"results": sorted(rows, key=lambda row: -row["relevance_score"])}
+
+
+def answered(instruction: str, text: str) -> str:
+    """Return what a model is asked for, by the member of the JSON object that the instruction names; else a summary."""
+    if '"entities"' in instruction:
+        return orjson.dumps(candidates(text)).decode()
+    if '"queries"' in instruction:
+        return orjson.dumps({"queries": [f"{text} {word}" for word in sorted(set(text.split()), key=len)]}).decode()
+    if '"open"' in instruction:
+        question, *options = text.split("\n")
+        return orjson.dumps({"open": [n for n, one in enumerate(options, 1) if shared(question, one)]}).decode()
+    return summary(text)
+
+
+def shared(question: str, text: str) -> float:
+    """Return the part of the question's words that a text has."""
+    words = set(re.findall(r"\w+", question.lower()))
+    return len(words & set(re.findall(r"\w+", text.lower()))) / max(len(words), 1)
 
 
 def candidates(text: str) -> dict[str, Any]:
@@ -144,6 +170,17 @@ def candidates(text: str) -> dict[str, Any]:
 def summary(text: str) -> str:
     """Return a summary that names what it was given."""
     return f"In short: {' '.join(text.split())[:200]}"
+
+
+def _pieces(model: str, answer: str) -> bytes:
+    """Return an answer as server-sent events, a word each."""
+    deltas = [{"content": piece} for piece in re.findall(r"\s*\S+|\s+", answer)]
+    chunks = [
+        {"id": "stub", "object": "chat.completion.chunk", "created": 0, "model": model,
+         "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        for delta in deltas
+    ]  # fmt: skip
+    return b"".join(b"data: " + orjson.dumps(one) + b"\n\n" for one in chunks) + b"data: [DONE]\n\n"
 
 
 def _error(message: str) -> Any:
@@ -183,8 +220,9 @@ async def _exchange(stub: OpenAIStub, reader: BufferedByteReceiveStream, stream:
         return False
     body = await reader.receive_exactly(length) if length else b""
     status, answer = await stub.respond(path, headers, body)
-    data = orjson.dumps(answer)
+    events = isinstance(answer, bytes)
+    data, kind = (answer, "text/event-stream") if events else (orjson.dumps(answer), "application/json")
     extra = f"retry-after: {stub.retry_after}\r\n" if stub.retry_after and status != 200 else ""
-    lines = f"HTTP/1.1 {status} Stub\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n{extra}\r\n"
+    lines = f"HTTP/1.1 {status} Stub\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n{extra}\r\n"
     await stream.send(lines.encode() + data)
     return headers.get("connection", "").lower() != "close"

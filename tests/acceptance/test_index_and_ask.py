@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli_driver import HANDBOOK, Cli, say
+from tests.cli_driver import HANDBOOK, Cli
+from tests.figures import say
 
 FILES = sum(1 for path in HANDBOOK.rglob("[!.]*") if path.is_file() and "drafts" not in path.parts)
 ROOMS = "places/rooms.md"

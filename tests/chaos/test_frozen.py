@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from pipeline.errors import SapwoodError
 from schemas.query import QueryRequest, QueryResult
-from tests.cli_driver import say
+from tests.figures import say
 from worker import embedded
 from worker.app import Sapwood, open_sapwood
 from worker.embedded import Endpoints

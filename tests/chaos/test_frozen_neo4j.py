@@ -12,7 +12,7 @@ import pytest
 from pipeline.adapters.neo4j_driver import Neo4j, open_neo4j
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded
-from tests.cli_driver import say
+from tests.figures import say
 from tests.neo4j_server import PATIENCE, WAITS, Neo4jServer
 
 QUERIES, POOL, WRITERS = 50, 20, 10

@@ -24,7 +24,8 @@ from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest, Strategy
 from schemas.runs import RunInfo, RunState
 from schemas.settings import CorpusSettings, ExtractionSettings
-from tests.cli_driver import ROOT, Cli, say
+from tests.cli_driver import ROOT, Cli
+from tests.figures import say
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 

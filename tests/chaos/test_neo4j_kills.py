@@ -15,7 +15,8 @@ from anyio.abc import Process
 from pipeline.deadline import Deadline
 from schemas.query import QueryRequest, Strategy
 from schemas.runs import RunInfo, RunState
-from tests.cli_driver import ROOT, Cli, say
+from tests.cli_driver import ROOT, Cli
+from tests.figures import say
 from tests.integration.test_neo4j_index import (
     NEO4J,
     collected,

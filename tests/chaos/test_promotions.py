@@ -15,13 +15,13 @@ from pydantic import SecretStr
 from schemas.query import QueryRequest, QueryResult, Strategy
 from schemas.runs import RunState
 from schemas.settings import CorpusSettings, RetentionSettings
-from tests.cli_driver import say
+from tests.figures import say
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 
 CORPUS = "busy"
 PROMOTIONS = 200
-READERS = tuple(Strategy)
+READERS = (Strategy.SEMANTIC, Strategy.KEYWORD, Strategy.HYBRID, Strategy.GRAPH, Strategy.HIERARCHICAL)
 FILES = ("crane.md", "dock.md", "sub/lock.md")
 ROUND = re.compile(r"round (\d+)")
 
@@ -95,7 +95,7 @@ async def collect(app: Sapwood, history: History) -> None:
 async def test_no_answer_mixes_generations_while_200_are_promoted(
     tmp_path: Path, database: str, redis_url: str, request: pytest.FixtureRequest
 ) -> None:
-    """Four readers, one writer and a garbage collector that keeps nothing: 0 mixed answers, 0 errors, 0 incomplete."""
+    """Five readers, one writer and a garbage collector that keeps nothing: 0 mixed answers, 0 errors, 0 incomplete."""
     settings = WorkerSettings(
         home=tmp_path, database_url=SecretStr(database), redis_url=SecretStr(redis_url), database_pool_size=5
     )

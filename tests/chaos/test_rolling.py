@@ -23,11 +23,12 @@ from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest, Strategy
 from schemas.runs import RunState
 from schemas.settings import CorpusSettings, ExtractionSettings
-from tests.cli_driver import ROOT, Cli, say
+from tests.cli_driver import ROOT, Cli
+from tests.figures import say
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 
-TERMS = int(os.environ.get("SAPWOOD_ROLLING_TERMS") or 20)
+TERMS = int(os.environ.get("SAPWOOD_ROLLING_TERMS") or 10)
 """How many workers are replaced."""
 
 WORKERS = 2

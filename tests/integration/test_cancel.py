@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from schemas.events import Event
 from schemas.query import QueryRequest
 from schemas.runs import RunInfo, RunState
-from tests.cli_driver import say
+from tests.figures import say
 from worker.app import Sapwood, open_sapwood
 from worker.settings import WorkerSettings
 

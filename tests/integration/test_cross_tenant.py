@@ -25,7 +25,7 @@ from pipeline.errors import NotFound
 from pipeline.tenancy import act_for, apart
 from schemas.corpora import Corpus
 from schemas.keys import ApiKey, Scope
-from tests.cli_driver import say
+from tests.figures import say
 from tests.integration.test_tenants import ASK, BY_CORPUS, BY_RUN, TENANTS, Town, listed, mark, routes, soon, town
 from worker.app import Sapwood
 from worker.gateway.app import create_app

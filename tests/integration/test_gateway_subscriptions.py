@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from schemas.ids import RunId
 from schemas.runs import RunKind
 from tests import gateway_driver
-from tests.cli_driver import say
+from tests.figures import say
 from tests.gateway_clients import Orders, Report, order, percentiles
 from tests.gateway_driver import Gateway, running, settings
 from tests.integration.test_gateway_events import Author

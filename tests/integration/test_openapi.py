@@ -23,7 +23,8 @@ from pipeline.deadline import Deadline
 from pipeline.errors import Unauthorized
 from schemas.keys import ApiKey
 from schemas.query import QueryRequest
-from tests.cli_driver import HANDBOOK, say
+from tests.cli_driver import HANDBOOK
+from tests.figures import say
 from tests.gateway_driver import PATIENCE, settings
 from tests.openapi_explorer import Wanted, explored
 from worker.app import open_sapwood

@@ -58,7 +58,13 @@ async def test_types_and_names_are_data_and_never_text_of_a_query(
         found = [
             await app.query("cases", QueryRequest(text=name, strategy=strategy, cache=False))
             for name in ODD_NAMES
-            for strategy in Strategy
+            for strategy in (
+                Strategy.SEMANTIC,
+                Strategy.KEYWORD,
+                Strategy.HYBRID,
+                Strategy.GRAPH,
+                Strategy.HIERARCHICAL,
+            )
         ]
     assert {row["type"] for row in kinds(rows, "entities")} >= set(ODD_TYPES)
     assert {row["type"] for row in kinds(rows, "relations")} == set(ODD_TYPES)

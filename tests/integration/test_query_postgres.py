@@ -36,6 +36,8 @@ from worker import embedded
 
 SIZE, DIMENSION = 400, 16
 LONG = 60.0
+PLAIN = (Strategy.SEMANTIC, Strategy.KEYWORD, Strategy.HYBRID, Strategy.GRAPH, Strategy.HIERARCHICAL)
+"""The strategies that need nothing but the generation."""
 
 
 @dataclass
@@ -132,6 +134,11 @@ def shown(result: QueryResult) -> list[tuple[Any, ...]]:
     ]
 
 
+BY_TIER: dict[str, Any] = {
+    "strategy": Strategy.TEMPORAL,
+    "temporal": {"field": "tier", "since": 2, "until": 8, "now": 20, "half_life_days": 1e-4},
+}
+"""By the tiers of the documents, as if they were seconds since 1970."""
 WALK = CorpusSettings(graph_search=GraphSearchSettings(ranking="walk"))
 
 
@@ -139,9 +146,9 @@ async def test_every_strategy_answers_as_it_does_in_memory(database: str) -> Non
     async with opened(database) as world:
         for settings in (CorpusSettings(), WALK):
             pinned = replace(world.pinned, settings=settings)
-            for strategy in Strategy:
+            for how in (*({"strategy": strategy} for strategy in PLAIN), BY_TIER):
                 for extra in ({}, {"filters": {"tier": 3}}, {"neighbors": 1}):
-                    case = {"strategy": strategy, **extra}
+                    case = {**how, **extra}
                     real, twin = await world.ask(pinned, **case), await world.ask_twin(pinned, **case)
                     assert real.complete
                     assert shown(real), case
@@ -221,7 +228,7 @@ async def test_other_corpora_and_generations_with_the_same_chunk_ids_never_show(
         other = await publish(world.pool, await add_corpus(world.pool, "other"), 1, half)
         later = await publish(world.pool, world.pinned.corpus_id, 2, half)
         for pinned, size, second in ((world.pinned, SIZE, False), (other, SIZE // 2, True), (later, SIZE // 2, True)):
-            for strategy in Strategy:
+            for strategy in PLAIN:
                 for extra in ({}, {"filters": {"lang": "en"}}):
                     result = await world.ask(pinned, strategy=strategy, neighbors=1, **extra)
                     assert result.generation == pinned.manifest.generation

@@ -23,7 +23,7 @@ from pipeline.deadline import Deadline
 from pipeline.ingest.prepare import Limits
 from pipeline.ingest.urls import Fetcher, normalised
 from schemas.keys import Scope
-from tests.cli_driver import say
+from tests.figures import say
 from tests.gateway_driver import Gateway, running, settings
 from tests.hostile import BOMBS, FAILED_URLS, PAGES, PRIVATE, PUBLIC, REFUSED_URLS, TAME, TARGETS
 from worker.app import Sapwood

@@ -304,7 +304,15 @@ OF_WEBHOOKS = {
     "post /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/retry",
 }
 """See `test_webhook_routes.py`."""
-NAMES_NOTHING = OPEN_TO_ALL | OF_TENANTS | OF_WEBHOOKS | {"get /v1/corpora", "post /v1/corpora"}
+OF_GRAPHS = {
+    "get /v1/graphs",
+    "get /v1/graphs/{name}",
+    "put /v1/graphs/{name}",
+    "delete /v1/graphs/{name}",
+    "post /v1/graphs/{name}/match",
+}
+"""See `test_graph_routes.py`."""
+NAMES_NOTHING = OPEN_TO_ALL | OF_TENANTS | OF_WEBHOOKS | OF_GRAPHS | {"get /v1/corpora", "post /v1/corpora"}
 """Routes that name no corpus or run that must be there."""
 
 

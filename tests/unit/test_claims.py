@@ -33,7 +33,7 @@ from schemas.ids import CorpusId
 from schemas.manifest import StoreCheck
 from schemas.query import QueryRequest
 from schemas.settings import CorpusSettings, GraphSearchSettings
-from worker.compose import open_stores
+from worker.compose.stores import open_stores
 from worker.settings import load
 
 STORES = MemoryStores({})

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+import unicodedata
 import zipfile
 
 import pytest
 
 from pipeline.errors import DocumentError
+from pipeline.ingest import formats
+from pipeline.ingest.chunk import chunk
 from pipeline.ingest.clean import clean, decode
 from pipeline.ingest.parse import parse
 from pipeline.retrieval.analyzer import tokens
+from schemas.settings import ChunkSettings
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
@@ -173,6 +179,54 @@ def test_a_declared_charset_of_the_server_counts() -> None:
 def test_cleaning_removes_and_counts() -> None:
     """NUL, lone surrogates, zero-width, bidirectional and tag characters go; line ends are no loss."""
     assert clean("a\0b\ud800c\u200bd\u202ee\U000e0041f\ufeff\r\n\r") == ("abcdef\n\n", 6)
+
+
+def unseen() -> list[str]:
+    """Return what Unicode's names and categories know as invisible: formats, variation selectors, fillers, joiners."""
+    marks = "ARABIC NUMBER|ARABIC SIGN|ARABIC FOOTNOTE|ARABIC END OF|ARABIC DISPUTED|POUND MARK|PIASTRE|SYRIAC|KAITHI"
+    seen = re.compile(f"{marks}|EGYPTIAN HIEROGLYPH")  # formats that are drawn
+    named = re.compile("VARIATION SELECTOR|HANGUL.* FILLER|GRAPHEME JOINER")
+    return [
+        character
+        for character in map(chr, range(0x110000))
+        if (name := unicodedata.name(character, ""))
+        and (named.search(name) or (unicodedata.category(character) == "Cf" and not seen.search(name)))
+    ]
+
+
+def test_no_character_that_is_never_seen_is_left() -> None:
+    """All of them by Unicode's own tables, tags and the selectors that can spell any byte among them; letters stay."""
+    found = unseen()
+    assert len(found) > 400
+    assert {"\u200b", "\u202e", "\u2066", "\u206a", "\ufe0f", "\U000e0041", "\U000e0100", "\u3164"} <= set(found)
+    assert [f"U+{ord(one):04X}" for one in found if clean(f"a{one}b") != ("ab", 1)] == []
+    visible = "e\u0301 हिन्दी မြန်မာ 手 𝒳 👍🏽 🇩🇪 ½ \u0600 \u2028 \u00a0 \u2800 \ufffc \ufffd"
+    assert clean(visible) == (visible, 0)
+
+
+@pytest.mark.parametrize("suffix", ["md", "txt", "rst", "html", "py", "json"])
+def test_chunks_and_lines_fit_the_cleaned_text(suffix: str) -> None:
+    """What is stripped shifts no offset: every chunk is a span of the text that was kept, on the lines it says."""
+    hidden = "\u200b\u202e\U000e0069\U000e0067\ufe0f\u3164"
+    words = [f"w{hidden[number % 6 :]}ord{number}{hidden} and{hidden}more." for number in range(300)]
+    parsed = parse(f"a.{suffix}", "\r\n\r\n".join(words).encode())
+    chunks = chunk(parsed, ChunkSettings(max_chars=200))
+    assert parsed.cleaned > 1000
+    assert len(chunks) > 10
+    for one in chunks:
+        assert one.text == parsed.text[one.start : one.end]
+        assert (one.first_line, one.last_line) == (
+            parsed.text.count("\n", 0, one.start) + 1,
+            parsed.text.count("\n", 0, one.end) + 1,
+        )
+        assert not set(hidden) & set(one.text)
+
+
+def test_a_title_of_ready_made_triples_is_cleaned() -> None:
+    """It is shown to models as other titles are, so it hides nothing and is one line."""
+    record = {"document": "d", "passage": "p", "triples": [], "title": "A\u202e\U000e0041 b\nc\0"}
+    parsed = parse("d", json.dumps(record).encode(), formats.TRIPLES)
+    assert (parsed.title, parsed.media_type) == ("A b c", formats.TRIPLES)
 
 
 def test_line_ends_and_marks_do_not_change_the_text() -> None:

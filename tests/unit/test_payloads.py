@@ -31,6 +31,14 @@ def test_a_name_that_only_a_newer_program_knows_is_ignored_in_the_payload(payloa
         type(payload).model_validate({name: value for name, value in values.items() if name != "corpus"})
 
 
+def test_a_question_that_uses_nothing_new_can_be_read_by_an_older_worker() -> None:
+    plain = QueryPayload(tenant="t", corpus="c", request=QueryRequest(text="?", top_k=3, filters={"a": 1}))
+    assert plain.model_dump(mode="json")["request"] == {"text": "?", "top_k": 3, "filters": {"a": 1}}
+    asked = QueryRequest(text="?", rerank=True, reranker="openai", vector=(0.5, 1.0))
+    new = QueryPayload(tenant="t", corpus="c", request=asked)
+    assert QueryPayload.model_validate_json(new.model_dump_json()) == new
+
+
 def test_a_payload_that_is_made_without_checks_is_read_the_same() -> None:
     made = batch_payload("c", 1, "d", SETTINGS.model_dump(mode="json"), (Item("a", SOURCE, "/docs/a"),))
     assert BatchPayload.model_validate({**made, "of_tomorrow": 1}) == PAYLOADS[1]

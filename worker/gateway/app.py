@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from worker.compose import Services
-from worker.gateway import admin, corpora, inspection, probes, problems, queries, runs, uploads, webhooks
+from worker.gateway import admin, corpora, graphs, inspection, mcp, probes, problems, queries, runs, uploads, webhooks
 from worker.gateway.access import Authenticator, check_routes
 from worker.gateway.explorer import routes as explorer
 from worker.gateway.guard import Guard
@@ -18,6 +18,7 @@ from worker.gateway.keys import Apart, KeyAuthenticator
 from worker.gateway.limits import Failures, Limits, RateLimited
 from worker.gateway.local import needs_keys
 from worker.gateway.sse import Pace
+from worker.mcp.http import McpSessions
 from worker.settings import WorkerSettings, load
 
 
@@ -42,6 +43,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     inspection.router,
     admin.router,
     webhooks.router,
+    graphs.router,
+    mcp.router,
     explorer.router,
 )
 """The routers of the gateway; a new one is one more entry."""
@@ -78,11 +81,13 @@ def create_app(services: Services, authenticator: Authenticator, settings: Worke
     app.state.limits = limits
     app.state.authenticator = RateLimited(authenticator, limits)
     app.state.pace = Pace(settings.gateway_heartbeat_seconds, settings.gateway_send_seconds, anyio.Event())
+    local, body = not needs_keys(settings), settings.gateway_max_body_bytes
+    app.state.mcp = McpSessions(services, limits.query, body, local, app.state.pace.closing)
     problems.install(app)
     app.add_middleware(
         Guard,
-        limit=settings.gateway_max_body_bytes,
-        local=not needs_keys(settings),
+        limit=body,
+        local=local,
         failures=Failures(settings.gateway_failures_per_second),
         familiar=authenticator.familiar if isinstance(authenticator, KeyAuthenticator) else _nobody_is,
     )

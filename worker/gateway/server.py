@@ -62,6 +62,7 @@ async def serve(
         authenticator = KeyAuthenticator(services.keys) if needs_keys(settings) else Everybody()
         app = create_app(services, authenticator, settings)
         server = Server(config(app, settings), app.state.pace.closing)
+        await group.start(app.state.mcp.run)
         group.start_soon(feel_lag, services.vitals)
         if settings.metrics_port:
             await group.start(show, services.watched, settings.metrics_host, settings.metrics_port)

@@ -1,20 +1,18 @@
-"""The composition root: the only module that names adapters. It opens every resource in order and closes them in reverse."""
+"""The composition root: the only room that names adapters. It opens every resource in order and closes them in reverse."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from pipeline.adapters import (
     postgres_communities,
@@ -25,13 +23,7 @@ from pipeline.adapters import (
     postgres_rows,
 )
 from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
-from pipeline.adapters.hash_embedder import HashEmbedder
 from pipeline.adapters.http_webhooks import HttpSender
-from pipeline.adapters.neo4j_communities import GdsLeiden
-from pipeline.adapters.neo4j_driver import Neo4jConfig, open_neo4j
-from pipeline.adapters.neo4j_graph import Neo4jGraph
-from pipeline.adapters.neo4j_inspection import Neo4jInspector
-from pipeline.adapters.neo4j_reader import Neo4jReader
 from pipeline.adapters.pgvector_dense import PgvectorDense
 from pipeline.adapters.postgres_cache import PostgresCache
 from pipeline.adapters.postgres_corpora import PostgresAccounting, PostgresCorpora
@@ -42,35 +34,36 @@ from pipeline.adapters.postgres_graph import PostgresGraph
 from pipeline.adapters.postgres_hydrate import PostgresChunks
 from pipeline.adapters.postgres_inspection import PostgresEvidence, PostgresInspector
 from pipeline.adapters.postgres_keys import PostgresKeys
+from pipeline.adapters.postgres_match import PostgresMatch
 from pipeline.adapters.postgres_metrics import PostgresStanding
 from pipeline.adapters.postgres_pins import PostgresPins
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_projection import PostgresProjection
 from pipeline.adapters.postgres_runs import PostgresRuns
 from pipeline.adapters.postgres_snapshot import PostgresSnapshots
+from pipeline.adapters.postgres_sources import PostgresSources
+from pipeline.adapters.postgres_survey import PostgresSurveyor
 from pipeline.adapters.postgres_webhooks import PostgresDeliveries, PostgresWebhooks
 from pipeline.adapters.redis_streams import RedisStreams, open_streams
-from pipeline.adapters.spacy_extractor import SpacyExtractor
-from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
 from pipeline.answer import Answerer
 from pipeline.building import Building
 from pipeline.deadline import Deadline
+from pipeline.declare.chat import ChatModel
 from pipeline.egress import Egress
-from pipeline.errors import ConfigurationError, MissingExtra
+from pipeline.errors import ConfigurationError
 from pipeline.events import open_herald
 from pipeline.feeds import Feeds, open_feeds
 from pipeline.generations.outside import Outside
 from pipeline.generations.pins import PinBoard
 from pipeline.graphs.inspection import Evidence, GraphInspector
+from pipeline.graphtools.execution import MatchExecutor
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
-from pipeline.ingest.embed import EmbeddingProvider
-from pipeline.ingest.offline import OfflineExtractor
 from pipeline.ingest.prepare import open_preparer
-from pipeline.ingest.summaries import Summariser
 from pipeline.ingest.urls import Fetcher
-from pipeline.ports import DenseIndex, DenseStore, Extractor, GraphReader, GraphStore
+from pipeline.ports import DenseIndex, GraphReader
 from pipeline.projection import Projection
+from pipeline.retrieval.assistants import Assistants
 from pipeline.retrieval.dense import DenseByManifest
 from pipeline.retrieval.providers import StoreProvider
 from pipeline.retrieval.results import ResultCache
@@ -78,34 +71,19 @@ from pipeline.retrieval.snapshots import SnapshotCache, open_snapshots
 from pipeline.retrieval.stage import QueryStage
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunKind
-from schemas.settings import EmbeddingSettings, ExtractionSettings
 from worker import embedded, tracing
+from worker.compose.models import all_models, openai_client
+from worker.compose.stores import OtherStores, open_stores
 from worker.maintenance import Promotions
 from worker.metrics import Gauges, Watched, watched
 from worker.models import Models
 from worker.process import Parts, Vitals
 from worker.settings import WorkerSettings
 
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
-_log = structlog.get_logger(__name__)
-
 T = TypeVar("T")
 
 SNAPSHOT_BYTES = 1 << 30
 """Bytes of snapshots that a process keeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherStores:
-    """The stores outside of PostgreSQL that this process was told of, by the names under which corpora ask for them."""
-
-    graphs: dict[str, GraphStore] = field(default_factory=dict[str, GraphStore])
-    readers: dict[str, GraphReader] = field(default_factory=dict[str, GraphReader])
-    inspectors: dict[str, GraphInspector] = field(default_factory=dict[str, GraphInspector])
-    vectors: dict[str, DenseStore] = field(default_factory=dict[str, DenseStore])
-    indexes: dict[str, DenseIndex] = field(default_factory=dict[str, DenseIndex])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +93,19 @@ class WebhookParts:
     registry: PostgresWebhooks
     deliveries: PostgresDeliveries
     sender: HttpSender
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What agents may ask, what there is to ask for, and who answers, by the store in which a graph lies; the models that
+    assist their questions, and the one that carries out their actions, where there is an endpoint.
+    """
+
+    published: PostgresSources
+    surveyor: PostgresSurveyor
+    match: Mapping[str, MatchExecutor]
+    assistants: Assistants
+    chat: ChatModel | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +135,7 @@ class Services:
     graphs: Mapping[str, GraphReader]
     inspectors: Mapping[str, GraphInspector]
     evidence: Evidence
+    agents: AgentParts
     answerer: Answerer
     indexer: Indexer
     models: Models
@@ -192,63 +184,6 @@ def _told(parts: Mapping[str, T], store: str) -> T:
     return parts[store]
 
 
-async def open_stores(stack: AsyncExitStack, settings: WorkerSettings) -> OtherStores:
-    """Open what the settings name; nothing is connected before it is used. A new store is one more block here.
-
-    A URL of Neo4j without its driver is a warning, since the graph of every corpus is in PostgreSQL too.
-
-    Raises:
-        MissingExtra: the client for Qdrant is not installed.
-    """
-    found = OtherStores()
-    if settings.graph_neo4j_uri is not None:
-        try:
-            sessions = await stack.enter_async_context(open_neo4j(neo4j_config(settings, settings.graph_neo4j_uri)))
-        except MissingExtra as error:
-            _log.warning("stores.neo4j", error=str(error))  # corpora that do not ask for it are none the worse
-        else:
-            found.graphs["neo4j"] = Neo4jGraph(sessions, GdsLeiden(sessions))
-            found.readers["neo4j"] = Neo4jReader(sessions)
-            found.inspectors["neo4j"] = Neo4jInspector(sessions)
-    if settings.qdrant_url is not None:
-        # Loaded in a thread, and only where it is used: it takes half a second.
-        await anyio.to_thread.run_sync(import_module, "pipeline.adapters.qdrant_dense")
-        from pipeline.adapters.qdrant_dense import open_qdrant
-
-        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
-        qdrant = await stack.enter_async_context(open_qdrant(settings.qdrant_url, key))
-        found.vectors["qdrant"] = found.indexes["qdrant"] = qdrant
-    return found
-
-
-async def verify_graph_store(settings: WorkerSettings, uri: str, deadline: Deadline) -> None:
-    """Ask the graph store for its version, its login, its database and its library for communities.
-
-    Raises:
-        ConfigurationError: one of them is not right; the message says which.
-        StoreUnavailable: it cannot be reached.
-    """
-    async with open_neo4j(neo4j_config(settings, uri)) as sessions:
-        await sessions.verify(deadline)
-        if settings.graph_neo4j_database_mode == "shared":
-            await GdsLeiden(sessions).verify(settings.graph_neo4j_database, deadline)
-
-
-def neo4j_config(settings: WorkerSettings, uri: str) -> Neo4jConfig:
-    """Return the settings of the graph store."""
-    password = settings.graph_neo4j_password
-    return Neo4jConfig(
-        uri=uri,
-        user=settings.graph_neo4j_user,
-        password=password.get_secret_value() if password else "",
-        database=settings.graph_neo4j_database,
-        mode=settings.graph_neo4j_database_mode,
-        prefix=settings.graph_neo4j_database_prefix,
-        auto_create=settings.graph_neo4j_auto_create,
-        pool_size=settings.graph_neo4j_pool_size,
-    )
-
-
 @asynccontextmanager
 async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, None]:
     """Open everything; servers without a URL are the embedded ones, started and migrated if need be.
@@ -268,14 +203,13 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         lease, crashes = settings.lease_seconds, settings.max_crashes
         runs = PostgresRuns(pool, herald, owner=owner, lease_seconds=lease, max_crashes=crashes)
         snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
-        models = models_of(settings, await openai_client(stack, settings))
+        models, helpers, chat = all_models(settings, await openai_client(stack, settings))
         pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
         other = await open_stores(stack, settings)
         records, corpora, promotions = PostgresProjection(pool), PostgresCorpora(pool), Promotions()
         outside = Outside(records, other.graphs, other.vectors)
         collector = PostgresCollector(pool, outside.drop_collection)
         projection = Projection(records, other.graphs, other.vectors)
-        index = DenseByManifest({"pgvector": dense, **other.indexes})
         preparer = await stack.enter_async_context(open_preparer())
         calls = anyio.CapacityLimiter(settings.model_concurrency)
         batch = BatchPipeline(models, preparer, Fetcher(), PostgresCache(pool), calls)
@@ -303,13 +237,20 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             graphs={"postgres": PostgresGraph(pool, snapshots), **other.readers},
             inspectors={"postgres": PostgresInspector(pool), **other.inspectors},
             evidence=PostgresEvidence(pool),
-            answerer=Answerer(pins, query_stage(pool, snapshots, index, other.readers, models), vitals.heard),
+            agents=agent_parts(pool, other, helpers, chat),
+            answerer=Answerer(pins, query_stage(pool, snapshots, dense, other, models, helpers), vitals.heard),
             indexer=Indexer(build, batch, projection, tracing.step, vitals.metrics.paid),
             models=models,
             promotions=promotions,
             vitals=vitals,
             watched=watched(vitals.metrics, Gauges(PostgresStanding(pool).read, lambda: figures(snapshots))),
         )
+
+
+def agent_parts(pool: Pool, other: OtherStores, assistants: Assistants, chat: ChatModel | None) -> AgentParts:
+    """Return what questions and actions of agents are answered with."""
+    match = {"postgres": PostgresMatch(pool), **other.matchers}
+    return AgentParts(PostgresSources(pool), PostgresSurveyor(pool), match, assistants, chat)
 
 
 def webhook_parts(pool: Pool, settings: WorkerSettings) -> WebhookParts:
@@ -324,16 +265,23 @@ def figures(snapshots: SnapshotCache) -> tuple[int, int, int]:
 
 
 def query_stage(
-    pool: Pool, snapshots: SnapshotCache, dense: DenseIndex, readers: Mapping[str, GraphReader], models: Models
+    pool: Pool,
+    snapshots: SnapshotCache,
+    dense: DenseIndex,
+    other: OtherStores,
+    models: Models,
+    assistants: Assistants,
 ) -> QueryStage:
     """Return the query stage; a question is embedded by what embedded the generation that it reads."""
+    index = DenseByManifest({"pgvector": dense, **other.indexes})
     return QueryStage(
         snapshots,
-        dense,
+        index,
         PostgresChunks(pool),
         lambda manifest, _: models.embedding(manifest.provider),
         ResultCache(),
-        [StoreProvider(store, reader, dense) for store, reader in readers.items()],
+        [StoreProvider(store, reader, index) for store, reader in other.readers.items()],
+        assistants=assistants,
     )
 
 
@@ -378,71 +326,3 @@ def building(
         promote=postgres_generations.promote,
         promoted=promoted,
     )
-
-
-async def openai_client(stack: AsyncExitStack, settings: WorkerSettings) -> Callable[[], AsyncOpenAI]:
-    """Open a client where an endpoint is configured; the function returns it or says what to set."""
-    url, key = settings.openai_base_url, settings.openai_api_key
-    if url is None and key is None:
-        return no_endpoint
-    # Loaded in a thread, and only where there is an endpoint: it takes longer to load than all the rest.
-    await anyio.to_thread.run_sync(import_module, "pipeline.adapters.openai_models")
-    from pipeline.adapters.openai_models import connected
-
-    base = url or "https://api.openai.com/v1"
-    client = await stack.enter_async_context(connected(base, key.get_secret_value() if key else "none"))
-    return lambda: client
-
-
-def no_endpoint() -> AsyncOpenAI:
-    """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
-    raise ConfigurationError(
-        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, "
-        "and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
-    )
-
-
-def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Models:
-    """Return the models by the names under which corpora ask for them."""
-
-    def embedder(wanted: EmbeddingSettings) -> EmbeddingProvider:
-        endpoint = client()
-        from pipeline.adapters.openai_models import OpenAIEmbedder
-
-        return OpenAIEmbedder(endpoint, wanted.model or settings.openai_embedding_model, wanted.dimension)
-
-    def extractor(wanted: ExtractionSettings) -> Extractor:
-        endpoint = client()
-        from pipeline.adapters.openai_models import OpenAIExtractor
-
-        return OpenAIExtractor(endpoint, wanted.model or settings.openai_model, wanted)
-
-    def summariser(wanted: ExtractionSettings) -> Summariser:
-        endpoint = client()
-        from pipeline.adapters.openai_models import OpenAISummariser
-
-        return OpenAISummariser(endpoint, wanted.model or settings.openai_model)
-
-    return Models(
-        lambda wanted: {
-            "hash": HashEmbedder,
-            "wordllama": WordLlamaEmbedder,
-            "openai": lambda: embedder(wanted),
-        },
-        lambda wanted: {
-            "none": ready(lambda: None),
-            "offline": ready(OfflineExtractor),
-            "openai": ready(lambda: extractor(wanted)),
-            "spacy": lambda: SpacyExtractor.load(wanted.model),
-        },
-        summariser,
-    )
-
-
-def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:
-    """Return a builder that has nothing to wait for as one that may."""
-
-    async def build() -> Extractor | None:
-        return make()
-
-    return build

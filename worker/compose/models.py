@@ -1,0 +1,107 @@
+"""Which models stand behind the names that corpora and questions use; an endpoint is used where one is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pipeline.adapters.hash_embedder import HashEmbedder
+from pipeline.adapters.spacy_extractor import SpacyExtractor
+from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
+from pipeline.declare.chat import ChatModel
+from pipeline.ingest.embed import EmbeddingProvider
+from pipeline.ingest.offline import OfflineExtractor
+from pipeline.ingest.summaries import Summariser
+from pipeline.ports import Extractor
+from pipeline.retrieval.assistants import Assistants
+from schemas.settings import EmbeddingSettings, ExtractionSettings
+from worker.models import Models, no_endpoint, ready
+from worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+async def openai_client(stack: AsyncExitStack, settings: WorkerSettings) -> Callable[[], AsyncOpenAI]:
+    """Open a client where an endpoint is configured; the function returns it or says what to set."""
+    url, key = settings.openai_base_url, settings.openai_api_key
+    if url is None and key is None:
+        return no_endpoint
+    # Loaded in a thread, and only where there is an endpoint: it takes longer to load than all the rest.
+    await anyio.to_thread.run_sync(import_module, "pipeline.adapters.openai_models")
+    from pipeline.adapters.openai_models import connected
+
+    base = url or "https://api.openai.com/v1"
+    client = await stack.enter_async_context(connected(base, key.get_secret_value() if key else "none"))
+    return lambda: client
+
+
+def all_models(
+    settings: WorkerSettings, client: Callable[[], AsyncOpenAI]
+) -> tuple[Models, Assistants, ChatModel | None]:
+    """Return the models of the index, those that assist questions, and the one that carries out actions."""
+    return models_of(settings, client), assistants_of(settings, client), chat_of(settings, client)
+
+
+def chat_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> ChatModel | None:
+    """Return the model of an endpoint that is configured."""
+    if client is no_endpoint:
+        return None
+    from pipeline.adapters.openai_models import OpenAIChat
+
+    return OpenAIChat(client(), settings.openai_model)
+
+
+def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Models:
+    """Return the models by the names under which corpora ask for them."""
+
+    def embedder(wanted: EmbeddingSettings) -> EmbeddingProvider:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAIEmbedder
+
+        return OpenAIEmbedder(endpoint, wanted.model or settings.openai_embedding_model, wanted.dimension)
+
+    def extractor(wanted: ExtractionSettings) -> Extractor:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAIExtractor
+
+        return OpenAIExtractor(endpoint, wanted.model or settings.openai_model, wanted)
+
+    def summariser(wanted: ExtractionSettings) -> Summariser:
+        endpoint = client()
+        from pipeline.adapters.openai_models import OpenAISummariser
+
+        return OpenAISummariser(endpoint, wanted.model or settings.openai_model)
+
+    return Models(
+        lambda wanted: {
+            "hash": HashEmbedder,
+            "wordllama": WordLlamaEmbedder,
+            "openai": lambda: embedder(wanted),
+        },
+        lambda wanted: {
+            "none": ready(lambda: None),
+            "offline": ready(OfflineExtractor),
+            "openai": ready(lambda: extractor(wanted)),
+            "spacy": lambda: SpacyExtractor.load(wanted.model),
+        },
+        summariser,
+    )
+
+
+def assistants_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Assistants:
+    """Return the models that may assist a question: where an endpoint is configured, those that it has."""
+    if client is no_endpoint:
+        return Assistants()
+    from pipeline.adapters.openai_models import EndpointReranker, OpenAIExpander, OpenAINavigator
+
+    endpoint, default = client(), settings.openai_model
+    return Assistants(
+        [OpenAIExpander(endpoint, default, "expander")],
+        [OpenAINavigator(endpoint, default, "navigator_model")],
+        [EndpointReranker(endpoint, default, "reranker")],
+    )
