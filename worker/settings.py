@@ -21,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from pipeline.egress import Network, networks
+from pipeline.addresses import Network, networks
 from pipeline.errors import ConfigurationError
 
 PREFIX = "SAPWOOD_"

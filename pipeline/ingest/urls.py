@@ -10,8 +10,9 @@ from urllib.parse import urljoin, urlunsplit
 import anyio
 import httpx
 
+from pipeline.addresses import forbidden
 from pipeline.deadline import Deadline
-from pipeline.egress import PORTS, Egress, Resolver, checked, forbidden, resolve
+from pipeline.egress import PORTS, Egress, Resolver, checked, resolve
 from pipeline.errors import DocumentError, Refused, Unreachable
 from pipeline.ingest.folders import MAX_BYTES
 

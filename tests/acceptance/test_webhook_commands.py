@@ -98,7 +98,7 @@ def test_a_program_is_told_when_an_index_run_and_a_question_have_ended(tmp_path:
             assert verify(rotated, headers, body) == verify(secret, headers, body) == ping["message_id"]
         shown = cli.ok("webhook", "show", made["webhook_id"], "--json")
         assert [one["type"] for one in shown.json["deliveries"]] == ["ping", "completed", "promoted"]
-        people = cli.ok("webhook", "show", made["webhook_id"]).out + cli.ok("webhook", "list").out
+        people = user.ok("webhook", "show", made["webhook_id"]).out + user.ok("webhook", "list").out
         assert message_id in people and receiver.url in people
         assert "whsec" not in people + shown.out and secret not in people
         assert cli.ok("webhook", "disable", made["webhook_id"], "--json").json["enabled"] is False

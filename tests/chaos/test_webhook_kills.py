@@ -16,8 +16,9 @@ from anyio.abc import Process
 
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_webhooks import PostgresWebhooks
+from pipeline.addresses import networks
 from pipeline.deadline import Deadline
-from pipeline.egress import Egress, networks
+from pipeline.egress import Egress
 from schemas.webhooks import DeliveryState, Webhook
 from tests.webhook_receiver import PATIENCE, Received, Receiver, receiving
 

@@ -10,8 +10,9 @@ import anyio
 from pipeline.adapters.http_webhooks import HttpSender
 from pipeline.adapters.postgres_pool import open_pool
 from pipeline.adapters.postgres_webhooks import PostgresDeliveries
+from pipeline.addresses import networks
 from pipeline.deadline import Deadline
-from pipeline.egress import Egress, networks
+from pipeline.egress import Egress
 from pipeline.webhooks import Due, Outcome, Verdict
 from worker.metrics import Metrics
 from worker.webhooks import deliver_webhooks

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,14 +29,16 @@ UP = (
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Return a home of its own, whose servers are stopped afterwards."""
-    home = tmp_path / getattr(request, "param", "home")
+def home(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Return a home of its own, whose servers are stopped afterwards; its path is short, so that sockets fit into it."""
+    folder = Path(tempfile.mkdtemp(prefix="sapwood-"))
+    home = folder / getattr(request, "param", "home")
     yield home
     embedded.down(home)
     sockets = embedded.status(home)[1].socket.parent
     if not sockets.is_relative_to(home):
         shutil.rmtree(sockets, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 async def up(home: Path) -> Endpoints:

@@ -23,8 +23,8 @@ from anyio.from_thread import start_blocking_portal
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from pipeline.addresses import networks
 from pipeline.deadline import Deadline
-from pipeline.egress import networks
 from pipeline.errors import Refused
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest

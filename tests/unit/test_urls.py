@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from pipeline.addresses import forbidden
 from pipeline.deadline import Deadline
-from pipeline.egress import forbidden
 from pipeline.errors import DocumentError, Refused
 from pipeline.ingest.urls import Fetcher, normalised
 
