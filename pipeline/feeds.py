@@ -230,7 +230,8 @@ class Feed:
     def _learn(self, tail: Tail, after: int, page: Sequence[Entry]) -> None:
         before = tail.newest, self.over
         tail.learn(after, page)
-        self.known = max(self.known, tail.newest)
+        # A page that is not next to the tail says all the same how far the log is: who is at its end must not stop short.
+        self.known = max(self.known, tail.newest, page[-1].place if page else 0)
         self.over = self.over or bool(page and self.ends and page[-1].event.terminal)
         if (tail.newest, self.over) != before:
             self._news.tell()

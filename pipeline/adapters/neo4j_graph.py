@@ -32,7 +32,6 @@ _SCHEMA = (
     _CYPHER["entity_type"],
     _CYPHER["entity_community"],
     _CYPHER["entity_id"],
-    _CYPHER["entity_name"],
     _CYPHER["chunk_place"],
 )
 

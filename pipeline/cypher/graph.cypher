@@ -30,10 +30,6 @@ CREATE INDEX sapwood_entity_community IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.
 // Entities by public id.
 CREATE INDEX sapwood_entity_id IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.graph_id, e.entity_id);
 
-// name: entity_name
-// Entities by name.
-CREATE INDEX sapwood_entity_name IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.graph_id, e.name);
-
 // name: chunk_place
 // A chunk's neighbours in its document.
 CREATE INDEX sapwood_chunk_place IF NOT EXISTS FOR (c:SapwoodChunk) ON (c.graph_id, c.document, c.ordinal);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,11 @@ def test_pages_by_cursor_and_all_at_once(cli: Cli, published: Path) -> None:
 
 def test_a_table_for_people(cli: Cli, published: Path) -> None:
     query = TEAMS.replace("RETURN", "WHERE a.name = :team RETURN a, PATH AS way,")
-    done = cli.given(COLUMNS="200").ok("match", "workshop", query, "--param", "team=Electronics Team")
+    done = (
+        replace(cli, inside=False)
+        .given(COLUMNS="200")
+        .ok("match", "workshop", query, "--param", "team=Electronics Team")
+    )
     assert "Organization:Electronics Team" in done.out
     assert "Organization:Electronics Team -PART_OF-> Organization:Workshop Department" in done.out
     assert "1 records in" in done.err

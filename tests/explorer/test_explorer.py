@@ -237,6 +237,17 @@ async def test_a_question_shows_its_events_in_the_order_in_which_they_come(site:
     await expect(made.page.locator("#hits .vacant")).to_contain_text("Nothing was found.")
 
 
+async def test_a_strategy_of_several_searches_says_which_one_a_leg_belongs_to(site: Site, visit: Visitor) -> None:
+    made = await open_question(visit)
+    await made.page.get_by_label("Legs").select_option("hierarchical")
+    await made.page.get_by_label("Question").press("Enter")
+    await expect(made.page.locator("#state")).to_have_text("Complete")
+    names = await made.texts("#legs .name")
+    assert {"shortlist.keyword", "shortlist.dense"} <= set(names)
+    assert not [one for one in await made.texts("#legs .leg") if "missing" in one or "running" in one]
+    await expect(made.page.locator(".hit").first).to_be_visible()
+
+
 async def test_legs_are_seen_before_the_answer_and_the_deadline_gives_a_part_of_it(site: Site, visit: Visitor) -> None:
     """With the vectors locked the dense leg hangs; what the others found comes at the deadline."""
     made = await open_question(visit, deadline="3")

@@ -150,7 +150,7 @@ async def test_the_schema_is_made_once_and_is_there_when_a_graph_is_open(place: 
     states = await place.ask("SHOW INDEXES YIELD name, state WHERE name STARTS WITH 'sapwood_' RETURN name, state")
     assert {row["name"] for row in states} == {
         "sapwood_graph", "sapwood_entity", "sapwood_chunk", "sapwood_graph_uid", "sapwood_entity_type",
-        "sapwood_entity_community", "sapwood_entity_id", "sapwood_entity_name", "sapwood_chunk_place",
+        "sapwood_entity_community", "sapwood_entity_id", "sapwood_chunk_place",
     }  # fmt: skip
     assert {row["state"] for row in states} == {"ONLINE"}
 

@@ -385,3 +385,26 @@ async def test_the_first_to_come_may_leave_at_any_moment() -> None:
                         scope.cancel()
             assert seen.count([1, 2, 3, 4]) == len(seen) >= 5
             assert on.feeds.followed == 0
+
+
+async def test_who_is_before_the_end_that_another_has_read_sees_the_rest() -> None:
+    """The page with the end is not next to the feed's memory, so that it is not kept there."""
+    log = MemoryEvents({CORPUS: "c"})
+    run = await log.start(CORPUS)
+    for number in range(12):
+        async with log.saying(run, Progress(stage="s", done=number, total=0)):
+            pass
+
+    async def page(after: int) -> list[Entry]:
+        return [Entry.of(event.seq, event) for event in await log.read(run, after, 100)]
+
+    feed = Feed(lambda: log.end_of(run), page, ends=True)
+    await feed.open(3)
+    known = feed.known
+    async with log.saying(run, Progress(stage="s", done=12, total=0)):
+        pass
+    async with log.saying(run, LAST, end=True):
+        pass
+    whole = [entry.place for entry in await page(0)]
+    assert [entry.place for entry in await feed.next(known - 1)] == whole[known - 1 :]
+    assert [entry.place for entry in await feed.next(known)] == whole[known:] != []

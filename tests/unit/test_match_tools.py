@@ -956,3 +956,13 @@ def test_the_prompt_names_the_stages_and_every_error() -> None:
     places = [SYSTEM_PROMPT.index(f"{number}. {name}") for number, name in enumerate((LIST, DESCRIBE, QUERY), 1)]
     assert places == sorted(places)
     assert not [code for code in Code if code not in SYSTEM_PROMPT]
+
+
+async def test_public_case_8_a_walk_over_a_star_is_stopped_by_a_named_bound() -> None:
+    """A thousand leaves are a million paths of two hops: so many steps are taken, and the page says what ended them."""
+    hub, leaves = person(0), [person(number) for number in range(1, 1001)]
+    star = PropertyGraph.of([hub, *leaves], [Edge(hub.id, "KNOWS", leaf.id) for leaf in leaves])
+    world = World(star, steps=20_000)
+    page = await world.page("MATCH (a:Person)-[:KNOWS*1..3]-(b:Person) RETURN COUNT(*) AS n")
+    assert 0 < page["records"][0]["n"] <= 20_000
+    assert (page["metadata"]["truncated"], page["metadata"]["limit"]) == (True, "steps")

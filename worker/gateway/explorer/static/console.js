@@ -12,6 +12,10 @@ const STRATEGIES = [
   ['semantic', 'Semantic: vectors'],
   ['keyword', 'Keyword'],
   ['graph', 'Graph'],
+  ['hierarchical', 'Hierarchical: communities and sections first'],
+  ['temporal', 'Temporal: what is newer counts more'],
+  ['multi_query', 'Several phrasings (needs a model)'],
+  ['reasoning', 'Reasoning over headings (needs a model)'],
 ];
 
 /** Show the room for a corpus; `params` may hold a question `q`. */

@@ -6,6 +6,9 @@ import { counted, took } from './words.js';
 const LEGS = { hybrid: ['keyword', 'dense', 'graph'], semantic: ['dense'], keyword: ['keyword'], graph: ['graph'] };
 const LEAST = 0.02;
 
+/** What a leg is called: a strategy that searches several times says which search it belongs to. */
+const named = (report) => (report.of ? `${report.of}.${report.leg}` : report.leg);
+
 const STATES = {
   running: 'Running',
   complete: 'Complete',
@@ -35,7 +38,7 @@ export class Timeline {
     this.words = h('span', { class: 'words' });
     this.legs = h('div', { class: 'legs', id: 'legs' });
     this.list = h('ol', { class: 'events', id: 'events' });
-    for (const leg of LEGS[strategy]) this.#row(leg);
+    for (const leg of LEGS[strategy] ?? []) this.#row(leg);
     this.element = h(
       'div',
       { class: 'panel timeline' },
@@ -115,17 +118,18 @@ export class Timeline {
   }
 
   #leg(report) {
-    const row = this.#rows.get(report.leg) ?? this.#row(report.leg);
+    const name = named(report);
+    const row = this.#rows.get(name) ?? this.#row(name);
     const late = report.state === 'missing';
     row.seconds = late ? this.#now() : report.seconds;
     const words = report.error || (late ? 'not done in time' : counted(report.hits, 'hit'));
     this.#mark(row, report.state, words);
     this.#scale();
-    return `${report.leg} ${report.state}, ${words}${late ? '' : `, ${took(report.seconds)}`}`;
+    return `${name} ${report.state}, ${words}${late ? '' : `, ${took(report.seconds)}`}`;
   }
 
   #result(result, state) {
-    for (const report of result.legs) if (this.#rows.get(report.leg)?.state === 'running') this.#leg(report);
+    for (const report of result.legs) if (this.#rows.get(named(report))?.state === 'running') this.#leg(report);
     if (result.cached)
       for (const row of this.#rows.values())
         if (row.state === 'running') this.#mark(row, 'not run', 'the answer was kept');
