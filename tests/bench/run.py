@@ -31,6 +31,7 @@ FAMILIES = {
     "models": "model-bound work: busy slots, a kill, two workers",
     "generations": "readers under promotions",
     "stores": "one corpus in PostgreSQL and in Neo4j",
+    "match": "queryKnowledgeGraph, p50 / p95",
     "quality": "recall of every ranking on question sets",
 }
 

@@ -61,7 +61,9 @@ async def neo4j(bench: Bench) -> AsyncGenerator[Server]:
         yield Server(data, named)
     finally:
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(lambda: subprocess.run([tools / "down", "--data", data], check=True))
+            await to_thread.run_sync(
+                lambda: subprocess.run([tools / "down", "--data", data], check=True, stdout=sys.stderr)
+            )
 
 
 async def graph_leg(app: Sapwood, corpus: str, wanted: Sequence[Question]) -> tuple[list[Found], list[float]]:
