@@ -110,9 +110,9 @@ class QueryRequest(Wire):
     (`in-memory`, `knowledge-tools`, `neo4j`, those of others) and the corpus, which stands for the graph of its documents,
     wherever that is kept; empty means all.
 
-    `expander` (with how many `variants` of the question it writes at most), `navigator_model` and `temporal` are for the
-    strategies MULTI_QUERY, REASONING and TEMPORAL. With `rerank`, the model `reranker` orders the `top_k` distinct chunks
-    anew, and the first `top_n` of them are the answer.
+    `expander` (with how many `variants` of the question it writes at most) goes with any strategy, and MULTI_QUERY needs one;
+    `navigator_model` and `temporal` are for REASONING and TEMPORAL. With `rerank`, the model `reranker` orders the `top_k`
+    distinct chunks anew, and the first `top_n` of them are the answer.
     """
 
     text: str = Field(min_length=1, max_length=20_000)
@@ -194,13 +194,18 @@ class LegReport(Wire):
 
 
 class StageReport(Wire):
-    """What one stage of a query did: how many chunks (texts, for `expand`) went in and came out, and the wall time."""
+    """What one stage of a query did: how many chunks (texts, for `expand`) went in and came out, and the wall time.
+
+    The tokens are those that its model was paid for, 0 where the server does not say.
+    """
 
     name: str
     before: int
     after: int
     seconds: float = 0.0
     note: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class QueryResult(Wire):

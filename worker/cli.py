@@ -223,7 +223,7 @@ def query(
     neighbors: Annotated[int, typer.Option(min=0, max=10, help="Chunks to show on either side of a hit.")] = 0,
     filters: Annotated[list[str], typer.Option("--filter", metavar="KEY=VALUE", help="Exact metadata match.")] = [],  # noqa: B006
     ranking: Annotated[str, typer.Option(help="Graph ranking: walk or ppr (default: the corpus's).")] = "",
-    expander: Annotated[str, typer.Option(help="For multi_query: the model, e.g. openai/NAME.")] = "",
+    expander: Annotated[str, typer.Option(help="The model that asks in other words too, e.g. openai/NAME.")] = "",
     navigator: Annotated[str, typer.Option(help="For reasoning: the model, e.g. openai/NAME.")] = "",
     time_field: Annotated[str, typer.Option(help="For temporal: the metadata key that holds a time.")] = "",
     half_life: Annotated[float | None, typer.Option(help="For temporal: days after which recency counts half.")] = None,

@@ -35,13 +35,14 @@ from pipeline.ingest.prompt import (
 )
 from pipeline.ingest.summaries import Topic
 from pipeline.ingest.validate import validated
-from pipeline.retrieval.assistants import Option
+from pipeline.retrieval.assistants import Counted, Option
 from pipeline.retrieval.prompts import (
     EXPANSION_SCHEMA,
     NAVIGATION_SCHEMA,
     QUESTIONS,
     expansion_messages,
     navigation_messages,
+    read_cost,
     read_scores,
 )
 from schemas.graph import Extraction
@@ -246,24 +247,27 @@ class _QueryModels:
 
     async def _object(
         self, model: str, messages: Messages, schema: Mapping[str, Any], deadline: Deadline
-    ) -> dict[str, Any]:
-        """Return the JSON object of the model's answer, asked for again where the endpoint is busy."""
+    ) -> Counted[dict[str, Any]]:
+        """Return the JSON object of the model's answer; it is asked once, whoever listens asks again."""
         if len(self._chats) > MAX_CHATS:
             self._chats.clear()  # what was learnt of the endpoint is learnt again
         chat = self._chats.setdefault(model, _JsonChat(self._client, self._name(model), self._setting))
-        answer = await retried(lambda: chat.ask(messages, schema, deadline), deadline)
+        answer = await chat.ask(messages, schema, deadline)
         if answer.cut_off or len(answer.text) > MAX_ANSWER:
             raise ModelRefused("The model's answer was cut off, or is too long.")
-        return json_object(answer.text)
+        try:
+            return Counted(json_object(answer.text), answer.input_tokens, answer.output_tokens)
+        except ModelError as error:
+            raise ModelRefused(str(error)) from error  # it would say the same again
 
 
 class OpenAIExpander(_QueryModels):
     """A `QueryExpander` over `/chat/completions`."""
 
-    async def expand(self, model: str, question: str, most: int, deadline: Deadline) -> Sequence[str]:
+    async def expand(self, model: str, question: str, most: int, deadline: Deadline) -> Counted[Sequence[str]]:
         """See `QueryExpander`."""
         found = await self._object(model, expansion_messages(question, most), EXPANSION_SCHEMA, deadline)
-        return cast("Sequence[str]", found.get("queries"))  # what it is, its caller finds out
+        return replace(found, answer=found.answer.get("queries"))  # what it is, its caller finds out
 
 
 class OpenAINavigator(_QueryModels):
@@ -271,26 +275,25 @@ class OpenAINavigator(_QueryModels):
 
     async def choose(
         self, model: str, question: str, options: Sequence[Option], most: int, deadline: Deadline
-    ) -> Sequence[int]:
+    ) -> Counted[Sequence[int]]:
         """See `Navigator`."""
         messages = navigation_messages(question, options, most)
         found = await self._object(model, messages, NAVIGATION_SCHEMA, deadline)
-        return cast("Sequence[int]", found.get("open"))
+        return replace(found, answer=found.answer.get("open"))
 
 
 class EndpointReranker(_QueryModels):
     """A `Reranker` over `/rerank` in the shape that Cohere, Jina, vLLM, LiteLLM and others share."""
 
-    async def scores(self, model: str, question: str, passages: Sequence[str], deadline: Deadline) -> Sequence[float]:
+    async def scores(
+        self, model: str, question: str, passages: Sequence[str], deadline: Deadline
+    ) -> Counted[Sequence[float]]:
         """See `Reranker`."""
         body = {"model": self._name(model), "query": question, "documents": list(passages), "top_n": len(passages)}
-
-        async def call() -> object:
-            timeout = deadline.budget(CALL_CAP)
-            with translated(self._setting):
-                return await self._client.post("/rerank", cast_to=object, body=body, options={"timeout": timeout})
-
-        return read_scores(await retried(call, deadline), len(passages))
+        timeout = deadline.budget(CALL_CAP)
+        with translated(self._setting):
+            answer = await self._client.post("/rerank", cast_to=object, body=body, options={"timeout": timeout})
+        return Counted(read_scores(answer, len(passages)), read_cost(answer))
 
 
 class OpenAIChat:

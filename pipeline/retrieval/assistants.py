@@ -16,9 +16,35 @@ import anyio.to_thread
 
 from pipeline.deadline import FLOOR, Deadline
 from pipeline.errors import ConfigurationError, DeadlineExceeded, ModelError, ProviderUnavailable, SapwoodError
+from pipeline.ingest.paid import retried
 from schemas.query import QueryRequest, Strategy
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(Generic[T]):
+    """An answer with the tokens that were paid for it; a provider that does not count them returns the answer alone."""
+
+    answer: T
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Spent:
+    """The tokens that were paid for in one stage of a query."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def note(self, answer: T | Counted[T]) -> T:
+        """Add what an answer cost, and return the answer by itself."""
+        if not isinstance(answer, Counted):
+            return answer
+        self.input_tokens += answer.input_tokens
+        self.output_tokens += answer.output_tokens
+        return answer.answer
 
 
 @runtime_checkable
@@ -39,7 +65,9 @@ class Assistant(Protocol):
 class QueryExpander(Assistant, Protocol):
     """Asks a question in other words. Installed ones are in the group `sapwood.query_expansion`."""
 
-    async def expand(self, model: str, question: str, most: int, deadline: Deadline) -> Sequence[str]:
+    async def expand(
+        self, model: str, question: str, most: int, deadline: Deadline
+    ) -> Sequence[str] | Counted[Sequence[str]]:
         """Return up to `most` other ways to ask it; each stands by itself.
 
         Raises:
@@ -62,7 +90,7 @@ class Navigator(Assistant, Protocol):
 
     async def choose(
         self, model: str, question: str, options: Sequence[Option], most: int, deadline: Deadline
-    ) -> Sequence[int]:
+    ) -> Sequence[int] | Counted[Sequence[int]]:
         """Return the numbers, from 1, of up to `most` options that may hold the answer, the likeliest first; perhaps none.
 
         Raises:
@@ -75,7 +103,9 @@ class Navigator(Assistant, Protocol):
 class Reranker(Assistant, Protocol):
     """Judges passages for a question. Installed ones are in the group `sapwood.reranking`."""
 
-    async def scores(self, model: str, question: str, passages: Sequence[str], deadline: Deadline) -> Sequence[float]:
+    async def scores(
+        self, model: str, question: str, passages: Sequence[str], deadline: Deadline
+    ) -> Sequence[float] | Counted[Sequence[float]]:
         """Return one finite number for each passage, in their order, the higher the better.
 
         Raises:
@@ -93,6 +123,29 @@ class Assigned(Generic[A]):
 
     provider: A
     model: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountedNavigator:
+    """A `Navigator` over several steps, whose tokens are added up."""
+
+    navigator: Navigator
+    spent: Spent
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the navigator."""
+        return self.navigator.fingerprint
+
+    def serves(self, model: str) -> bool:
+        """As the navigator says."""
+        return self.navigator.serves(model)
+
+    async def choose(
+        self, model: str, question: str, options: Sequence[Option], most: int, deadline: Deadline
+    ) -> Sequence[int]:
+        """Return the navigator's choice."""
+        return self.spent.note(await self.navigator.choose(model, question, options, most, deadline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +187,14 @@ class Assistants:
     async def serving(self, request: QueryRequest) -> Assisting:
         """Return who assists a request whose model ids are those that hold, the corpus's included.
 
+        Any strategy has its question asked in other words where the request names an expander.
+
         Raises:
             ConfigurationError: it needs a model and names none, several providers serve it, or one cannot be loaded.
             ProviderUnavailable: nobody serves the model.
         """
-        expands, walks = request.strategy is Strategy.MULTI_QUERY, request.strategy is Strategy.REASONING
+        expands = request.strategy is Strategy.MULTI_QUERY or bool(request.expander)
+        walks = request.strategy is Strategy.REASONING
         return Assisting(
             await self._expanders.serving(request.expander) if expands else None,
             await self._navigators.serving(request.navigator_model) if walks else None,
@@ -195,8 +251,11 @@ def _loaded(group: str, point: EntryPoint) -> object:
         raise ConfigurationError(problem) from error
 
 
-async def heard(what: str, call: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
-    """Return what an assistant answers by the deadline; what it raises becomes one of our errors.
+async def heard(
+    what: str, call: Callable[[], Awaitable[T | Counted[T]]], deadline: Deadline, spent: Spent | None = None
+) -> T:
+    """Return what an assistant answers by the deadline, asked again where it fails in passing; what it raises becomes one
+    of our errors, and what it costs is added to `spent`.
 
     Raises:
         DeadlineExceeded: it did not answer in time, whether it noticed or not.
@@ -206,7 +265,7 @@ async def heard(what: str, call: Callable[[], Awaitable[T]], deadline: Deadline)
     deadline.budget(FLOOR)
     try:
         with anyio.CancelScope(deadline=deadline.at):
-            return await call()
+            return (spent or Spent()).note(await retried(call, deadline))
     except ModelError:
         if deadline.remaining() < FLOOR:
             raise DeadlineExceeded() from None  # its own clock ran out a moment before ours

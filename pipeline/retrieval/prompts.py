@@ -58,3 +58,12 @@ def read_scores(answer: object, count: int) -> list[float]:
     if sorted(found) != list(range(count)):
         raise ModelRefused(f"The reranking endpoint scored {len(found)} passages of {count}, or mixed them up.")
     return [found[number] for number in range(count)]
+
+
+def read_cost(answer: object) -> int:
+    """Return the tokens that a `/rerank` answer says were used, 0 where it does not say."""
+    try:
+        count = cast("Any", answer)["usage"]["total_tokens"]
+    except (KeyError, TypeError, IndexError):
+        return 0
+    return count if isinstance(count, int) else 0

@@ -54,6 +54,14 @@ class Providers:
         """
         if not pinned.settings.graph_search.enabled:
             return None
+        return serving(await self.all(), reach_of(pinned, request))
+
+    async def all(self) -> Sequence[GraphProvider]:
+        """Return all of them.
+
+        Raises:
+            ConfigurationError: an installed provider cannot be loaded, or has the name of another one.
+        """
         if self._all is None:
             # In a thread since it imports. Others who ask meanwhile do the same, and come to the same.
             found = await anyio.to_thread.run_sync(installed, abandon_on_cancel=True)
@@ -61,7 +69,7 @@ class Providers:
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ConfigurationError(f"Two graph providers are named {', '.join(sorted(twice))}; remove one.")
             self._all = (*self._own, *found)
-        return serving(self._all, reach_of(pinned, request))
+        return self._all
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError
 from pipeline.graphs.claims import GraphProvider
-from pipeline.retrieval.assistants import Assigned, Assisting, QueryExpander, heard
+from pipeline.retrieval.assistants import Assigned, Assisting, CountedNavigator, Navigator, QueryExpander, Spent, heard
 from pipeline.retrieval.board import judge, ranked
 from pipeline.retrieval.chunks import Floats
 from pipeline.retrieval.filters import allowed_chunks
@@ -111,17 +111,15 @@ class Query:
         question, expander = self._request.text, self._assisting.expander
         if expander is None:
             return (question,)
-        started, most = anyio.current_time(), self._request.variants
-        answer: object = await self._by_model("expand", partial(self._expand, expander, question, most), deadline)
-        texts = variants(question, answer, most)
-        self._tally.stage("expand", 1, len(texts), started, expander.model)
-        return texts
+        started, most, spent = anyio.current_time(), self._request.variants, Spent()
 
-    async def _expand(
-        self, expander: Assigned[QueryExpander], question: str, most: int, deadline: Deadline
-    ) -> Sequence[str]:
-        call = partial(expander.provider.expand, expander.model, question, most, deadline)
-        return await heard("query expander", call, deadline)
+        async def expand(deadline: Deadline) -> Sequence[str]:
+            call = partial(expander.provider.expand, expander.model, question, most, deadline)
+            return await heard("query expander", call, deadline, spent)
+
+        texts = variants(question, await self._by_model("expand", expand, deadline), most)
+        self._tally.stage("expand", 1, len(texts), started, expander.model, spent)
+        return texts
 
     async def _by_model(self, name: str, work: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
         """Let a model work, and leave time for the searches after it; without it there is no answer."""
@@ -190,10 +188,12 @@ class Query:
         started, navigator = anyio.current_time(), self._assisting.navigator
         if navigator is None:
             raise AssertionError("a query by REASONING is not begun without a navigator")
-        walk = partial(navigate, navigator, self._request.text, roots)
+        spent = Spent()
+        counted: Assigned[Navigator] = Assigned(CountedNavigator(navigator.provider, spent), navigator.model)
+        walk = partial(navigate, counted, self._request.text, roots)
         journey = await self._by_model("navigate", walk, deadline)
         note = f"{journey.steps} steps to {len(journey.sections)} sections, {journey.left_out} not offered"
-        self._tally.stage("navigate", len(found), len(journey.chunks), started, note)
+        self._tally.stage("navigate", len(found), len(journey.chunks), started, note, spent)
         return _both(journey.chunks, allowed)
 
     async def _shortlisted(self, allowed: Ints | None, deadline: Deadline) -> tuple[list[Fused], list[Section]]:
@@ -212,7 +212,7 @@ class Query:
         started = anyio.current_time()
         named = [(text, f"variant-{number}" if number else "") for number, text in enumerate(texts)]
         rankings = await self._rankings(named, allowed, deadline)
-        if self._request.strategy is not Strategy.MULTI_QUERY:
+        if self._assisting.expander is None:
             return rankings[0]
         fused = fuse_variants(rankings, self._pinned.settings.fusion.rrf_k)
         self._tally.stage("fuse_variants", sum(map(len, rankings)), len(fused), started, f"{len(rankings)} texts")
@@ -278,18 +278,18 @@ class Query:
 
     async def _reranked(self, best: Best, deadline: Deadline) -> Best:
         """Let the reranker order the best; where it fails or is late and a part is taken, they stay as they are."""
-        started, reranker = anyio.current_time(), self._assisting.reranker
+        started, reranker, spent = anyio.current_time(), self._assisting.reranker, Spent()
         if reranker is None:
             return best
         try:
-            ordered = await reranked(reranker, self._request.text, best, deadline)
-            self._tally.stage("rerank", len(best), len(ordered), started, reranker.model)
+            ordered = await reranked(reranker, self._request.text, best, deadline, spent)
+            self._tally.stage("rerank", len(best), len(ordered), started, reranker.model, spent)
             return ordered
         except (DeadlineExceeded, DependencyError) as error:
             if not self._request.partial:
                 raise
             self._tally.lost.append("rerank")
-            self._tally.stage("rerank", len(best), len(best), started, str(error))
+            self._tally.stage("rerank", len(best), len(best), started, str(error), spent)
             return best
 
     def _cut(self, best: Best) -> Best:

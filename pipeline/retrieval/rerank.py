@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from pipeline.deadline import Deadline
 from pipeline.errors import ModelRefused
-from pipeline.retrieval.assistants import Assigned, Reranker, heard, listed
+from pipeline.retrieval.assistants import Assigned, Reranker, Spent, heard, listed
 from pipeline.retrieval.fuse import Fused
 from pipeline.retrieval.hydrate import StoredChunk
 
 Best = list[tuple[Fused, StoredChunk]]
 
 
-async def reranked(reranker: Assigned[Reranker], question: str, best: Best, deadline: Deadline) -> Best:
-    """Return the same chunks in the reranker's order, with its scores; ties keep their order.
+async def reranked(
+    reranker: Assigned[Reranker], question: str, best: Best, deadline: Deadline, spent: Spent | None = None
+) -> Best:
+    """Return the same chunks in the reranker's order, with its scores; ties keep their order. `spent` gets what it costs.
 
     Raises:
         ModelError: it did not answer, or not in a form that can be used.
@@ -25,7 +27,7 @@ async def reranked(reranker: Assigned[Reranker], question: str, best: Best, dead
         return best
     passages = [_passage(chunk) for _, chunk in best]
     answer = await heard(
-        "reranker", lambda: reranker.provider.scores(reranker.model, question, passages, deadline), deadline
+        "reranker", lambda: reranker.provider.scores(reranker.model, question, passages, deadline), deadline, spent
     )
     given = scores(answer, len(best))
     scored = [(replace(hit, score=score), chunk) for score, (hit, chunk) in zip(given, best, strict=True)]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from pipeline.deadline import Deadline
-from pipeline.errors import DeadlineExceeded
+from pipeline.errors import DeadlineExceeded, InvalidRequest
 from pipeline.graphs.claims import GraphProvider
+from pipeline.ingest.clean import clean
 from pipeline.ports import DenseIndex, Embedder
 from pipeline.retrieval.assistants import Assistants
 from pipeline.retrieval.hydrate import ChunkStore
@@ -50,7 +51,8 @@ class QueryStage:
     ) -> None:
         sources = Sources(snapshots, dense, embedder, anyio.CapacityLimiter(threads))
         self._parts = Parts(sources, store, DateCache(store))
-        self._providers = Providers((InMemoryProvider(sources), KnowledgeToolsProvider(), *providers))
+        self.graphs = Providers((InMemoryProvider(sources), KnowledgeToolsProvider(), *providers))
+        """Who may serve the graph leg."""
         self._results = results
         self._assistants = assistants or Assistants()
         self._now = now
@@ -63,17 +65,17 @@ class QueryStage:
 
         Scores are in 0..1: HYBRID is the fused rank, SEMANTIC the cosine (negative ones count 0), KEYWORD and a
         PageRank are relative to the best hit, a walk is the cosine of its seed over one more than the distance, and a
-        live triple the share of the text's words that it has. MULTI_QUERY is the fused rank over the variants, TEMPORAL
-        that of HYBRID weighed by recency, HIERARCHICAL and REASONING that of HYBRID among the chunks that they chose; a
-        reranker's score takes the place of any. A leg that a store or a model failed is named in `missing`, as is one
-        that was late.
+        live triple the share of the text's words that it has. With an expander, as MULTI_QUERY always has one, it is the
+        fused rank over the variants; TEMPORAL is that of HYBRID weighed by recency, HIERARCHICAL and REASONING that of
+        HYBRID among the chunks that they chose; a reranker's score takes the place of any. A leg that a store or a model
+        failed is named in `missing`, as is one that was late.
 
         Raises:
             DeadlineExceeded: the deadline passed, and the request does not take a part of an answer.
             ConfigurationError: the strategy or the reranking lacks a model, a provider or a time field, or something
                 installed cannot be loaded; also where a part is taken, and before anything is read.
             GraphCapabilityError: nobody serves the graph that GRAPH needs, or several would; that too.
-            InvalidRequest: a filter or the vector does not fit.
+            InvalidRequest: a filter or the vector does not fit, or the text has nothing but what is never seen.
             ModelError: the expander or the navigator failed: without it, this would be another strategy.
             SapwoodError: what the legs failed with, if all did, or if the request does not take a part of an answer.
         """
@@ -94,26 +96,32 @@ class QueryStage:
     ) -> QueryResult:
         request = with_defaults(asked, pinned.settings, self._now())
         assisting = await self._assistants.serving(request)
-        graph = await self._providers.serving(pinned, request) if Leg.GRAPH in tally.legs else None
+        graph = await self.graphs.serving(pinned, request) if Leg.GRAPH in tally.legs else None
         if Leg.GRAPH in tally.legs:
             tally.claimed(graph.name if graph else None)
         await emit(Pinned(generation=pinned.manifest.generation))
         query = Query(self._parts, pinned, request, tally, graph, assisting, emit)
         if not request.cache or (graph and graph.live):
             return await query.answer(deadline)
-        key = result_key(pinned.corpus_id, pinned.manifest, pinned.settings, request, assisting.fingerprints)
+        who = (*assisting.fingerprints, graph.name if graph else "")
+        key = result_key(pinned.corpus_id, pinned.manifest, pinned.settings, request, who)
         return await self._results.serve(key, deadline, lambda: query.answer(deadline))
 
 
 def with_defaults(request: QueryRequest, settings: CorpusSettings, now: float) -> QueryRequest:
-    """Return the request with what it leaves to the corpus and to the clock.
+    """Return the request with what it leaves to the corpus and to the clock, and its text as documents are cleaned, so that
+    it has the words that they have.
 
     Raises:
+        InvalidRequest: nothing is left of the text.
         ConfigurationError: TEMPORAL has no time field.
     """
-    models = settings.query_models
+    models, text = settings.query_models, clean(request.text)[0]
+    if not text.strip():
+        raise InvalidRequest("text: there is nothing in it that can be seen")
     filled: dict[str, object] = {
-        "expander": request.expander or models.expander,
+        "text": text,
+        "expander": request.expander or models.expander * (request.strategy is Strategy.MULTI_QUERY),
         "navigator_model": request.navigator_model or models.navigator,
         "reranker": request.reranker or models.reranker,
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 import anyio
 
 from pipeline.errors import GraphCapabilityError
+from pipeline.retrieval.assistants import Spent
 from pipeline.retrieval.board import Board
 from pipeline.retrieval.hydrate import StoredChunk
 from schemas.query import GraphStream, Hit, Leg, QueryResult, StageReport, Strategy
@@ -60,10 +61,12 @@ class Tally:
         self.boards.append(Board(self.legs, of))
         return self.boards[-1]
 
-    def stage(self, name: str, before: int, after: int, started: float, note: str = "") -> None:
-        """Note that a stage, begun at `started` on the event loop's clock, is done."""
-        seconds = anyio.current_time() - started
-        self.stages.append(StageReport(name=name, before=before, after=after, seconds=seconds, note=note))
+    def stage(
+        self, name: str, before: int, after: int, started: float, note: str = "", spent: Spent | None = None
+    ) -> None:
+        """Note that a stage, begun at `started` on the event loop's clock, is done, and what its model cost."""
+        seconds, cost = anyio.current_time() - started, asdict(spent or Spent())
+        self.stages.append(StageReport(name=name, before=before, after=after, seconds=seconds, note=note, **cost))
 
     @property
     def passages(self) -> Mapping[int, StoredChunk]:

@@ -1,10 +1,11 @@
-"""MULTI_QUERY: the question in other words, and the fusion of what each of them found. Pure."""
+"""The question in other words, and the fusion of what each of them found. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pipeline.errors import ModelRefused
+from pipeline.ingest.clean import clean
 from pipeline.retrieval.assistants import listed
 from pipeline.retrieval.fuse import Fused
 from schemas.query import Leg
@@ -22,7 +23,7 @@ def variants(question: str, answer: object, most: int) -> tuple[str, ...]:
     texts = _texts(answer)
     found = {_key(question): question}
     for text in texts:
-        kept = " ".join(text.replace("\0", "").encode("utf-8", "ignore").decode().split())
+        kept = " ".join(clean(text)[0].split())
         if kept and len(kept) <= MAX_CHARS:
             found.setdefault(_key(kept), kept)
     return tuple(found.values())[: most + 1]
