@@ -73,8 +73,7 @@ class SigningSecret:
         return PREFIX + base64.b64encode(self.key).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(Wire):
     """A webhook as people see it: who is told of which endings of which runs.
 
     No `corpus` means all of the tenant. `disabled_reason` is empty while it is enabled. Until `rotating_until` messages are
@@ -93,8 +92,7 @@ class Webhook:
     created_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Wire):
     """A delivery as people see it. `message_id` is what the receiver gets as `webhook-id`, in every repetition.
 
     `status` is the HTTP status of the last answer, `error` what was wrong with the last try. While it is pending, the next

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -141,7 +140,7 @@ class _Commands:
 
         async def action(sapwood: Sapwood) -> int:
             made = await sapwood.services.webhooks.registry.ping(tenant, webhook_id, _soon())
-            show.done(f"queued as {made.message_id}", asdict(made), json)
+            show.done(f"queued as {made.message_id}", made.model_dump(mode="json"), json)
             return 0
 
         self._run(action)
@@ -160,7 +159,7 @@ class _Commands:
 
         async def action(sapwood: Sapwood) -> int:
             made = await sapwood.services.webhooks.registry.retry(tenant, webhook_id, delivery_id, _soon())
-            show.done(f"queued again: {made.message_id}", asdict(made), json)
+            show.done(f"queued again: {made.message_id}", made.model_dump(mode="json"), json)
             return 0
 
         self._run(action)
@@ -182,7 +181,7 @@ class _Commands:
     def _switch(self, webhook_id: str, tenant: str, enabled: bool, json: bool) -> None:
         async def action(sapwood: Sapwood) -> int:
             one = await sapwood.services.webhooks.registry.set_enabled(tenant, webhook_id, enabled, _soon())
-            show.done(f"{webhook_id} is {'enabled' if one.enabled else 'disabled'}", asdict(one), json)
+            show.done(f"{webhook_id} is {'enabled' if one.enabled else 'disabled'}", one.model_dump(mode="json"), json)
             return 0
 
         self._run(action)
@@ -190,7 +189,7 @@ class _Commands:
 
 def _show_secret(one: Webhook, secret: SigningSecret, json: bool) -> None:
     if json:
-        show.as_json({"secret": secret.reveal(), **asdict(one)})
+        show.as_json({"secret": secret.reveal(), **one.model_dump(mode="json")})
         return
     show.out.print(secret.reveal())
     show.err.print(f"[dim]{one.webhook_id} for {escape(one.tenant)}; the secret is not shown again[/dim]")
@@ -198,7 +197,7 @@ def _show_secret(one: Webhook, secret: SigningSecret, json: bool) -> None:
 
 def _show_webhooks(found: Sequence[Webhook], json: bool) -> None:
     if json:
-        show.as_json([asdict(one) for one in found])
+        show.as_json([one.model_dump(mode="json") for one in found])
         return
     table = Table(_whole("webhook"), "corpus", Column("url", overflow="fold"), "kinds", "events", "state")
     for one in found:
@@ -210,7 +209,9 @@ def _show_webhooks(found: Sequence[Webhook], json: bool) -> None:
 
 def _show_deliveries(one: Webhook, deliveries: Sequence[Delivery], json: bool) -> None:
     if json:
-        show.as_json({**asdict(one), "deliveries": [asdict(delivery) for delivery in deliveries]})
+        show.as_json(
+            {**one.model_dump(mode="json"), "deliveries": [delivery.model_dump(mode="json") for delivery in deliveries]}
+        )
         return
     _show_webhooks([one], False)
     table = Table(_whole("delivery"), _whole("message"), "type", _whole("state"), "tries", "last answer", "next try")

@@ -5,15 +5,13 @@ A webhook is made without an Idempotency-Key: its secret is shown once, and a re
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 
 from pipeline.deadline import Deadline
-from schemas.query import Wire
-from schemas.webhooks import Delivery, DeliveryState, Ending, Kind, SigningSecret, Webhook
+from schemas.webhooks import Delivery, Ending, Kind, SigningSecret, Webhook
 from worker.gateway.access import sapwood_of
 from worker.gateway.orders import Administering, Order
 
@@ -41,53 +39,13 @@ class WebhookChange(Order):
     enabled: bool
 
 
-class DeliveryView(Wire):
-    """A delivery. `message_id` is its `webhook-id`; `status` and `error` are those of the last attempt.
-
-    While it is pending, the next attempt is at `due_at`, or one is under way until then.
-    """
-
-    delivery_id: int
-    message_id: str
-    type: str
-    run_id: str | None
-    seq: int | None
-    state: DeliveryState
-    attempts: int
-    status: int | None
-    error: str
-    due_at: str
-    created_at: str
-    finished_at: str | None
-
-    @classmethod
-    def of(cls, one: Delivery) -> DeliveryView:
-        """Return the view of a delivery."""
-        return cls.model_validate(asdict(one))
-
-
-class WebhookView(Wire):
-    """A webhook. Until `rotating_until` messages are signed with the former secret too."""
-
-    webhook_id: str
-    tenant: str
-    corpus: str | None
-    url: str
-    kinds: list[Kind]
-    events: list[Ending]
-    enabled: bool
-    disabled_reason: str
-    rotating_until: str | None
-    created_at: str
-
-
-class WebhookWithDeliveries(WebhookView):
+class WebhookWithDeliveries(Webhook):
     """A webhook with its newest deliveries, the newest first."""
 
-    deliveries: list[DeliveryView]
+    deliveries: list[Delivery]
 
 
-class NewSecret(WebhookView):
+class NewSecret(Webhook):
     """A webhook whose secret was just made; it is not shown again."""
 
     secret: str
@@ -109,10 +67,9 @@ async def create(order: WebhookOrder, request: Request, response: Response, prin
 
 
 @router.get("", summary="List webhooks")
-async def listing(request: Request, principal: Administering) -> list[WebhookView]:
+async def listing(request: Request, principal: Administering) -> list[Webhook]:
     """Return the tenant's webhooks, oldest first."""
-    found = await sapwood_of(request, principal).services.webhooks.registry.listing(principal.tenant, _soon())
-    return [_view(one) for one in found]
+    return await sapwood_of(request, principal).services.webhooks.registry.listing(principal.tenant, _soon())
 
 
 @router.get("/{webhook_id}", summary="Show a webhook and its deliveries")
@@ -126,18 +83,14 @@ async def show(
     webhooks = sapwood_of(request, principal).services.webhooks.registry
     one = await webhooks.get(principal.tenant, webhook_id, _soon())
     deliveries = await webhooks.deliveries(principal.tenant, webhook_id, limit, _soon())
-    return WebhookWithDeliveries(
-        **_view(one).model_dump(), deliveries=[DeliveryView.of(delivery) for delivery in deliveries]
-    )
+    return WebhookWithDeliveries(**one.model_dump(), deliveries=deliveries)
 
 
 @router.patch("/{webhook_id}", summary="Enable or disable a webhook")
-async def change(
-    webhook_id: WebhookName, order: WebhookChange, request: Request, principal: Administering
-) -> WebhookView:
+async def change(webhook_id: WebhookName, order: WebhookChange, request: Request, principal: Administering) -> Webhook:
     """Have it told of what ends from now on, or of nothing: then what is pending is given up."""
     webhooks = sapwood_of(request, principal).services.webhooks.registry
-    return _view(await webhooks.set_enabled(principal.tenant, webhook_id, order.enabled, _soon()))
+    return await webhooks.set_enabled(principal.tenant, webhook_id, order.enabled, _soon())
 
 
 @router.delete("/{webhook_id}", status_code=204, summary="Delete a webhook")
@@ -154,28 +107,24 @@ async def rotate(webhook_id: WebhookName, request: Request, response: Response, 
 
 
 @router.post("/{webhook_id}/test", status_code=202, summary="Send a ping")
-async def ping(webhook_id: WebhookName, request: Request, principal: Administering) -> DeliveryView:
+async def ping(webhook_id: WebhookName, request: Request, principal: Administering) -> Delivery:
     """Enqueue a message of the type `ping`, which workers deliver like any other."""
     webhooks = sapwood_of(request, principal).services.webhooks.registry
-    return DeliveryView.of(await webhooks.ping(principal.tenant, webhook_id, _soon()))
+    return await webhooks.ping(principal.tenant, webhook_id, _soon())
 
 
 @router.post("/{webhook_id}/deliveries/{delivery_id}/retry", status_code=202, summary="Deliver again")
 async def retry(
     webhook_id: WebhookName, delivery_id: DeliveryNumber, request: Request, principal: Administering
-) -> DeliveryView:
+) -> Delivery:
     """Have a delivery made now, whatever became of it, with the id that it had."""
     webhooks = sapwood_of(request, principal).services.webhooks.registry
-    return DeliveryView.of(await webhooks.retry(principal.tenant, webhook_id, delivery_id, _soon()))
-
-
-def _view(one: Webhook) -> WebhookView:
-    return WebhookView.model_validate({**asdict(one), "kinds": list(one.kinds), "events": list(one.events)})
+    return await webhooks.retry(principal.tenant, webhook_id, delivery_id, _soon())
 
 
 def _shown(one: Webhook, secret: SigningSecret, response: Response) -> NewSecret:
     response.headers["Cache-Control"] = "no-store"
-    return NewSecret(**_view(one).model_dump(), secret=secret.reveal())
+    return NewSecret(**one.model_dump(), secret=secret.reveal())
 
 
 def _soon() -> Deadline:
