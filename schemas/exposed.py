@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
+from itertools import product
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -101,7 +103,8 @@ class EdgeType(Camel):
 class GraphSchema(Camel):
     """An allow-list, not a mirror: what is not in it does not exist for whoever asks through it.
 
-    Declared endpoints are labels of this schema, and no stored type of relations belongs to two types of edges.
+    Declared endpoints are labels of this schema, and no stored type of relations belongs to two types of edges. Labels that
+    share a stored type of entities mean the same by a property that they share: such an entity is shown with it once.
     """
 
     id: str = Field(default="", max_length=200)
@@ -119,6 +122,7 @@ class GraphSchema(Camel):
         _no_twice("stored type of two edge types", [one for edge in self.edge_types for one in sorted(edge.types)])
         for node in self.node_types:
             _no_twice(f"duplicate property in node {node.label}", [one.name for one in node.properties])
+        _no_two_meanings(self.node_types)
         for edge in self.edge_types:
             _no_twice(f"duplicate property in edge {edge.type}", [one.name for one in edge.properties])
             for end in (edge.source_label, edge.target_label):
@@ -131,3 +135,13 @@ def _no_twice(what: str, names: list[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
             raise ValueError(f"{what}: {name}")
+
+
+def _no_two_meanings(nodes: Iterable[NodeType]) -> None:
+    declared: dict[tuple[str, str], tuple[str, ExposedProperty]] = {}
+    for node in nodes:
+        for stored, one in product(sorted(node.types), node.properties):
+            label, first = declared.setdefault((stored, one.name), (node.label, one))
+            if (first.column, first.type) != (one.column, one.type):
+                both = f"nodes {label} and {node.label}, which share the stored type {stored}"
+                raise ValueError(f"property {one.name} is declared differently in {both}")

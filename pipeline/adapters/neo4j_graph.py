@@ -15,7 +15,7 @@ import anyio
 
 from pipeline.deadline import Deadline
 from pipeline.errors import FencedOut, InconsistentGeneration, MissingDatabase
-from pipeline.graphs.columns import check_columns
+from pipeline.graphs.columns import check_columns, name_start
 from pipeline.graphs.parts import Clusters, GraphChunk, GraphPart, GraphRef, GraphTotals
 from pipeline.graphs.sessions import Sessions
 from pipeline.queries import load_cypher
@@ -32,6 +32,7 @@ _SCHEMA = (
     _CYPHER["entity_type"],
     _CYPHER["entity_community"],
     _CYPHER["entity_id"],
+    _CYPHER["entity_name"],
     _CYPHER["chunk_place"],
 )
 
@@ -117,10 +118,14 @@ class Neo4jGraph:
         return records[0]
 
     async def seal(self, graph: GraphRef, fence: int, deadline: Deadline) -> GraphTotals:
-        """See `GraphStore`. Chunks are joined along their documents; entities get their lists of neighbours."""
+        """See `GraphStore`. Chunks are joined along their documents; entities get their lists of neighbours.
+
+        The registry is told whether all names can be looked up; entities that an earlier release wrote lack what it takes.
+        """
         await self._seal_pages(graph, fence, _CYPHER["seal_chunks"], deadline)
         await self._seal_links(graph, fence, deadline)
         await self._seal_pages(graph, fence, _CYPHER["seal_entities"], deadline)
+        await self._fenced(graph, fence, _CYPHER["seal_names"], {}, deadline)
         return await self.totals(graph, deadline)
 
     async def _seal_pages(self, graph: GraphRef, fence: int, statement: str, deadline: Deadline) -> None:
@@ -219,6 +224,7 @@ def _entity(graph: GraphRef, entity: Entity) -> dict[str, Any]:
         "type": entity.type,
         "key": entity.key,
         "name": entity.name,
+        "name_start": name_start(entity.name),
         "description": entity.description,
         "mentions": entity.mentions,
         "chunks": entity.chunks,

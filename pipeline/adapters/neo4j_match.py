@@ -11,11 +11,18 @@ from pipeline.deadline import Deadline
 from pipeline.graphs.parts import GraphRef
 from pipeline.graphs.sessions import Feeds
 from pipeline.graphtools.cypher import Statement, cypher
-from pipeline.graphtools.cypher_terms import HIDDEN
+from pipeline.graphtools.cypher_terms import HIDDEN, by_name
 from pipeline.graphtools.execution import Bounds, Cell, Edge, Limit, Node, Path, Rows
 from pipeline.graphtools.finish import Element, Finisher
 from pipeline.graphtools.memory import MANY
 from pipeline.graphtools.plan import Column, Plan
+from pipeline.graphtools.values import conjuncts
+from pipeline.queries import load_cypher
+
+_MATCH = load_cypher("match")
+
+KNOWN = 1_000
+"""Graphs of which it is remembered that names can be looked up."""
 
 FETCHED = 1_000
 """Matches that travel at a time where the statement returns these: there may be very many."""
@@ -31,10 +38,12 @@ class Neo4jMatch:
 
     def __init__(self, sessions: Feeds) -> None:
         self._sessions = sessions
+        self._looked_up: set[str] = set()
 
     async def match(self, graph: GraphRef, plan: Plan, bounds: Bounds, deadline: Deadline) -> Rows:
         """See `MatchExecutor`. A graph that is not there has no matches."""
-        statement = cypher(plan, graph.graph_id, bounds)
+        name_starts = any(map(by_name, conjuncts(plan.where))) and await self._has_name_starts(graph, deadline)
+        statement = cypher(plan, graph.graph_id, bounds, name_starts=name_starts)
 
         def begin() -> _Page | _Matches:
             return _Matches(statement, plan, bounds) if statement.matches else _Page(plan)
@@ -43,6 +52,27 @@ class Neo4jMatch:
         database = self._sessions.database_of(graph.corpus)
         taken = await self._sessions.feed(database, statement.text, statement.parameters, begin, fetch, deadline)
         return await taken.finished()
+
+    async def _has_name_starts(self, graph: GraphRef, deadline: Deadline) -> bool:
+        """Whether names can be looked up; a graph of an earlier release has only the names. What was sealed stays so."""
+        if graph.graph_id not in self._looked_up:
+            database, scope = self._sessions.database_of(graph.corpus), {"graph_id": graph.graph_id}
+            found = await self._sessions.feed(database, _MATCH["name_starts"], scope, _Answer, 1, deadline)
+            if not found.yes:
+                return False
+            if len(self._looked_up) >= KNOWN:
+                self._looked_up.clear()
+            self._looked_up.add(graph.graph_id)
+        return True
+
+
+class _Answer:
+    """Takes a yes or no."""
+
+    yes = False
+
+    def add(self, record: Mapping[str, Any], /) -> None:
+        self.yes = record["has"]
 
 
 class _Page:

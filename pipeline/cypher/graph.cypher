@@ -30,6 +30,10 @@ CREATE INDEX sapwood_entity_community IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.
 // Entities by public id.
 CREATE INDEX sapwood_entity_id IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.graph_id, e.entity_id);
 
+// name: entity_name
+// Entities by the start of their name: a whole one may be too long for an index.
+CREATE INDEX sapwood_entity_name IF NOT EXISTS FOR (e:SapwoodEntity) ON (e.graph_id, e.name_start);
+
 // name: chunk_place
 // A chunk's neighbours in its document.
 CREATE INDEX sapwood_chunk_place IF NOT EXISTS FOR (c:SapwoodChunk) ON (c.graph_id, c.document, c.ordinal);
@@ -173,6 +177,16 @@ CALL () {
   RETURN max(e.no) AS last
 }
 RETURN last;
+
+// name: seal_names
+// Tell the registry whether all entities have the start of their name; after `hold`.
+CALL () {
+  MATCH (e:SapwoodEntity) USING INDEX e:SapwoodEntity(graph_id, no)
+  WHERE e.graph_id = $graph_id AND e.no >= 0 AND e.name_start IS NULL
+  RETURN count(e) AS lacking
+}
+SET g.has_name_starts = lacking = 0
+RETURN lacking;
 
 // name: totals_entities
 // Count a page of entities, what begins at them, and what is tied to them and should not be. Returns the page's last entity,

@@ -18,6 +18,7 @@ ENTITY_COLUMNS = frozenset(
         "type",
         "key",
         "name",
+        "name_start",
         "description",
         "mentions",
         "chunks",
@@ -28,6 +29,14 @@ ENTITY_COLUMNS = frozenset(
     | {"communityPath", "communityId"}
 )
 RELATION_COLUMNS = frozenset({"graph_id", "type", "weight", "evidence"})
+
+NAME_START = 100
+"""Characters (code points, so that none is cut) of a name by which it is looked up: 400 bytes at most, as indexes want."""
+
+
+def name_start(name: str) -> str:
+    """Return what is indexed of a name, in place of the name: that may be too long for an index."""
+    return name[:NAME_START]
 
 
 def check_columns(entities: Iterable[Entity], relations: Iterable[Relation]) -> None:

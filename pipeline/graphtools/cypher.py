@@ -40,13 +40,13 @@ class Statement:
     names: tuple[tuple[str, ...] | None, ...] = ()
 
 
-def cypher(plan: Plan, graph_id: str, bounds: Bounds) -> Statement:
-    """Return the statement that answers a plan from a graph.
+def cypher(plan: Plan, graph_id: str, bounds: Bounds, *, name_starts: bool = False) -> Statement:
+    """Return the statement that answers a plan from a graph, by way of the `name_starts` of its entities if all have one.
 
     Raises:
         InvalidRequest: a text holds half a character.
     """
-    return _Compiler(plan, graph_id, bounds).statement()
+    return _Compiler(plan, graph_id, bounds, name_starts).statement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class _Trail:
 class _Compiler:
     """The work on one plan. Elements are called `v0`, `e1`, `v2`, … by their places, columns `c0`, `c1`, …"""
 
-    def __init__(self, plan: Plan, graph_id: str, bounds: Bounds) -> None:
+    def __init__(self, plan: Plan, graph_id: str, bounds: Bounds, name_starts: bool) -> None:
         self._plan = plan
         self._terms = Terms(plan)
         asked = conjuncts(plan.where)
         self._residual = any(map(residual, asked))
-        self._match = self._terms.match([one for one in asked if not residual(one)])
+        self._match = self._terms.match([one for one in asked if not residual(one)], name_starts)
         self._steps = min(bounds.steps, _MOST)
         page = {"offset": min(bounds.offset, max(self._steps, 1)), "rows": bounds.rows}
         self._bounds = {"graph_id": graph_id, "steps": self._steps, **page}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from pipeline.errors import InvalidRequest
-from pipeline.graphs.columns import ENTITY_COLUMNS, RELATION_COLUMNS
+from pipeline.graphs.columns import ENTITY_COLUMNS, RELATION_COLUMNS, name_start
 from pipeline.graphtools.plan import Both, Condition, EdgePlan, Not, Plan, Predicate, Property
 from pipeline.graphtools.query import Direction, Joining, Operator
 from pipeline.graphtools.values import DATE_FORM, DATETIME_FORM, FULL, comparable
@@ -54,9 +54,14 @@ class Terms:
         self._names: dict[str | tuple[str, ...], str] = {}
         self.parameters: dict[str, Any] = {}
 
-    def match(self, asked: Sequence[Condition]) -> list[str]:
-        """Return the lines that find all matches of which these conditions are true, within the graph `$graph_id`."""
+    def match(self, asked: Sequence[Condition], name_starts: bool) -> list[str]:
+        """Return the lines that find all matches of which these conditions are true, within the graph `$graph_id`.
+
+        With `name_starts`, names that are asked for are also looked up by those, which have an index.
+        """
         conditions = [*self._typed(), *map(self._condition, asked)]
+        if name_starts:
+            conditions += [self._start(*found) for one in asked if (found := by_name(one))]
         return [f"MATCH {self._pattern()}", f"WHERE {' AND '.join(conditions)}"]
 
     def _pattern(self) -> str:
@@ -135,6 +140,10 @@ class Terms:
             case _:
                 return f"{value} {operator} {self.bound(values[0])}"
 
+    def _start(self, node: int, operator: Operator, names: Sequence[str]) -> str:
+        starts = list(dict.fromkeys(map(name_start, names)))
+        return f"{name_of(node)}.name_start {operator} {self.bound(starts if operator is Operator.IN else starts[0])}"
+
     def bound(self, value: _Argument) -> str:
         """Return a new parameter for a value. Raises InvalidRequest."""
         texts = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
@@ -190,6 +199,16 @@ def name_of(place: int) -> str:
 def properties_of(condition: Condition | None) -> Iterator[Property]:
     """Yield the properties that a condition names."""
     return (predicate.property for predicate in _predicates(condition))
+
+
+def by_name(condition: Condition) -> tuple[int, Operator, list[str]] | None:
+    """Return the node whose name must be one of these (IN) or this one (EQ) for a condition to be true, if it is of that kind."""
+    match condition:
+        case Predicate(Property(node, "name", PropertyType.STRING), Operator.EQ | Operator.IN as operator, values):
+            names = [value for value in values if isinstance(value, str)]
+            return (node, operator, names) if names and node % 2 == 0 else None
+        case _:
+            return None
 
 
 def residual(condition: Condition) -> bool:

@@ -1,31 +1,24 @@
-"""The contract of portable MATCH on Neo4j, and against the reference by random queries.
-
-`SAPWOOD_MATCH_EXAMPLES` is how many queries are asked, by default 60: the server plans each of them anew.
-"""
+"""The contract of portable MATCH on Neo4j, and against the reference by random queries."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings
 
 from pipeline.adapters.neo4j_driver import Neo4j
 from pipeline.adapters.neo4j_match import Neo4jMatch
 from pipeline.deadline import Deadline
 from pipeline.graphs.sessions import TakerT
 from pipeline.graphtools.parse import prepare
-from pipeline.graphtools.query import Query
 from pipeline.testing.match_contract import MatchContract
-from pipeline.testing.match_worlds import World
 from tests.match_neo4j import Neo4jStore, open_store
 from tests.neo4j_server import Neo4jServer
-from tests.property.test_match_differential import PER_WORLD, agree, asked
+from tests.property.test_match_differential import Drawn, Tally, agree_anew, asked, laws, tally
 
-EXAMPLES = int(os.environ.get("SAPWOOD_MATCH_EXAMPLES", "60"))
+__all__ = ["tally"]  # a fixture
 
 prepare()
 
@@ -42,20 +35,10 @@ class TestNeo4jMatch(MatchContract):
         return neo4j
 
 
-laws = settings(
-    max_examples=-(-EXAMPLES // PER_WORLD),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
-
-
-@laws
-@given(asked(), st.booleans())
-async def test_neo4j_answers_as_the_reference_does(
-    neo4j: Neo4jStore, drawn: tuple[World, list[Query]], bound: bool
-) -> None:
-    await agree({"neo4j": neo4j}, *drawn, bound)
+@settings(laws, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(asked())
+async def test_neo4j_answers_as_the_reference_does(neo4j: Neo4jStore, tally: Tally, drawn: Drawn) -> None:
+    await agree_anew(neo4j, drawn, tally)
 
 
 class Altered:

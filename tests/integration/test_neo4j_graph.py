@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -150,7 +151,7 @@ async def test_the_schema_is_made_once_and_is_there_when_a_graph_is_open(place: 
     states = await place.ask("SHOW INDEXES YIELD name, state WHERE name STARTS WITH 'sapwood_' RETURN name, state")
     assert {row["name"] for row in states} == {
         "sapwood_graph", "sapwood_entity", "sapwood_chunk", "sapwood_graph_uid", "sapwood_entity_type",
-        "sapwood_entity_community", "sapwood_entity_id", "sapwood_chunk_place",
+        "sapwood_entity_community", "sapwood_entity_id", "sapwood_entity_name", "sapwood_chunk_place",
     }  # fmt: skip
     assert {row["state"] for row in states} == {"ONLINE"}
 
@@ -185,6 +186,28 @@ async def test_only_scalars_with_a_name_are_properties(place: Place, properties:
     graph = await place.graph(GraphPart(entities=[entity(1, **kept)]))
     (found,) = await place.ask("MATCH (e:SapwoodEntity {graph_id: $graph_id}) RETURN properties(e) AS kept", graph)
     assert {key: found["kept"][key] for key in kept} == kept
+
+
+@pytest.mark.parametrize("start", ["", "n" * 99, "n" * 98 + "\U0001f600"], ids=["short", "cut", "cut after a pair"])
+async def test_a_name_of_any_length_is_kept_whole_and_looked_up_by_its_start(place: Place, start: str) -> None:
+    """An index takes some 8 kB; a character of four bytes, which is two of UTF-16, is in the start or is not."""
+    name = f"{start}\U0001f600" + "\U0001f600" * 5_000
+    assert len(name.encode()) > 20_000
+    graph = await place.graph(GraphPart(entities=[replace(entity(1), name=name), entity(2)]))
+    look = "MATCH (e:SapwoodEntity {graph_id: $graph_id, name_start: $start}) RETURN e.name AS name, e.no AS no"
+    assert await place.ask(look, graph, start=name[:100]) == [{"name": name, "no": 1}]
+    assert await place.ask(look, graph, start="C:\\dir") == [{"name": "C:\\dir", "no": 2}]
+
+
+async def test_the_registry_knows_whether_names_can_be_looked_up(place: Place) -> None:
+    """Not where an earlier release has written an entity of the graph, however much of it is new."""
+    looked_up = "MATCH (g:SapwoodGraph {graph_id: $graph_id}) RETURN g.has_name_starts AS has"
+    graph = await place.graph()
+    assert await place.ask(looked_up, graph) == [{"has": True}]
+    await place.ask("MATCH (e:SapwoodEntity {graph_id: $graph_id, no: 3}) REMOVE e.name_start", graph)
+    await place.store.write(graph, 1, SMALL, soon())
+    await place.store.seal(graph, 1, soon())
+    assert await place.ask(looked_up, graph) == [{"has": False}]
 
 
 # Bounds
@@ -253,6 +276,7 @@ async def test_statements_read_the_pages_they_are_asked_for(place: Place) -> Non
     values |= {key: [] for key in ("rows", "chunks", "entities", "relations", "mentions", "entity_ends", "chunk_ends")}
     paged = {"seal_chunks", "seal_entities", "totals_chunks", "totals_entities"}
     fenced = {"write", "count_entities", "place", "demote_links", "promote_links", "seal_chunks", "seal_entities"}
+    fenced |= {"seal_names"}
     for name in paged | fenced | {"many_links", "last_link", "drop_chunks", "drop_entities", "graphs"}:
         query = f"{CYPHER['hold']}\n{CYPHER[name]}" if name in fenced else CYPHER[name]
         operators = await plan(place, query, {**values, "graph_id": "0", "uid": "0"})

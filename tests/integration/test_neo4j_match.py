@@ -16,7 +16,7 @@ from pipeline.graphs.parts import GraphRef
 from pipeline.graphtools.cypher import cypher
 from pipeline.graphtools.execution import Bounds, Edge, Limit, Node, Path, Rows
 from pipeline.graphtools.memory import MemoryMatch, PropertyGraph
-from pipeline.graphtools.plan import Both, Column, EdgeKind, EdgePlan, NodePlan, Order, Plan, Predicate, Property
+from pipeline.graphtools.plan import Both, Column, EdgeKind, EdgePlan, NodePlan, Not, Order, Plan, Predicate, Property
 from pipeline.graphtools.query import Aggregate, Direction, Joining, Operator
 from schemas.exposed import PropertyType
 from schemas.graph import Entity, Relation, Scalar
@@ -77,7 +77,7 @@ async def both(
 
 async def explained(store: Neo4jStore, server: Neo4jServer, graph: GraphRef, plan: Plan) -> list[tuple[str, str]]:
     """Return the operators of the plan that the server has for a statement, with their details."""
-    statement = cypher(plan, graph.graph_id, ALL)
+    statement = cypher(plan, graph.graph_id, ALL, name_starts=True)
     async with server.raw() as driver:
         result = await driver.execute_query(f"EXPLAIN {statement.text}", dict(statement.parameters))
     found, left = list[tuple[str, str]](), [result.summary.plan]
@@ -184,6 +184,49 @@ async def test_elements_and_paths_come_with_all_that_is_theirs_and_nothing_else(
     assert [one.id for one in several.nodes] == ["a:002", "a:003"]
 
 
+SHARED = "n" * 99
+LONG = [SHARED + "\U0001f600" + rest for rest in ("", "a", "b", "a" * 20_000)] + [SHARED, SHARED + "\U0001f601"]
+BY_NAME = [
+    asked(Column("a", 0), where=Predicate(NAME, Operator.EQ, (LONG[1],))),
+    asked(Column("a", 0), where=Predicate(NAME, Operator.EQ, (SHARED + "\U0001f600c",))),
+    asked(Column("a", 0), where=Predicate(NAME, Operator.EQ, (None,))),
+    asked(Column("a", 0), where=Predicate(NAME, Operator.IN, (LONG[1], LONG[3], None, SHARED))),
+    asked(Column("a", 0), where=Predicate(NAME, Operator.IN, (None,))),
+    asked(COUNT, where=Not(Predicate(NAME, Operator.EQ, (LONG[1],)))),
+    asked(
+        COUNT, where=Both(Joining.OR, Predicate(NAME, Operator.EQ, (LONG[1],)), Predicate(NAME, Operator.EQ, ("x",)))
+    ),
+    asked(Column("a", 0), edges=[hops()], where=Predicate(Property(2, "name", STRING), Operator.EQ, (LONG[2],))),
+]
+
+
+async def test_names_that_begin_alike_are_other_names(store: Neo4jStore) -> None:
+    entities = [entity(at, name) for at, name in enumerate([*LONG, "x"])]
+    found = await both(store, entities, [relation(0, 1), relation(0, 2)], *BY_NAME)
+    assert [len(one.rows) for one in found] == [1, 0, 0, 3, 0, 1, 1, 1]
+    assert found[5].rows == ((len(LONG),),)
+
+
+async def test_a_graph_of_an_earlier_release_is_asked_for_whole_names(store: Neo4jStore) -> None:
+    """Its entities have no starts of names, and the registry does not say so."""
+    entities = [entity(at, name) for at, name in enumerate([*LONG, "x"])]
+    graph = await store.load(entities, [relation(0, 1), relation(0, 2)])
+    earlier = (
+        "MATCH (g:SapwoodGraph {graph_id: $graph_id}) REMOVE g.has_name_starts "
+        "WITH g MATCH (e:SapwoodEntity {graph_id: $graph_id}) REMOVE e.name_start"
+    )
+    await store.sessions.write("neo4j", earlier, {"graph_id": graph.graph_id}, soon())
+    reference = MemoryMatch({graph.graph_id: PropertyGraph.of_entities(entities, [relation(0, 1), relation(0, 2)])})
+    for plan in BY_NAME:
+        expected = await reference.match(graph, plan, ALL, soon())
+        assert await store.executor.match(graph, plan, ALL, soon()) == expected
+    told = "MATCH (g:SapwoodGraph {graph_id: $graph_id}) SET g.has_name_starts = true"
+    await store.sessions.write("neo4j", told, {"graph_id": graph.graph_id}, soon())
+    assert await store.executor.match(graph, BY_NAME[0], ALL, soon()) == Rows(
+        ()
+    )  # so it does matter what the registry says
+
+
 # Bounds.
 
 MORE = [relation(one, (one + 1) % 5) for one in range(5)]
@@ -230,8 +273,9 @@ async def test_a_graph_that_is_not_there_has_no_matches(store: Neo4jStore) -> No
 
 
 async def test_statements_begin_at_indexes(store: Neo4jStore, neo4j_server: Neo4jServer) -> None:
-    """Which one is up to the planner and what it knows of the values; names have none, since they may be too long for it."""
+    """Which one is up to the planner and what it knows of the values; for a name among many it is that of their starts."""
     graph = await store.load([entity(one, f"name {one}", n=one) for one in range(300)], [relation(1, 2)])
+    await store.sessions.read("neo4j", "CALL db.resampleOutdatedIndexes()", {}, soon())
     named = Predicate(NAME, Operator.EQ, ("name 7",))
     listed = Predicate(Property(2, "name", STRING), Operator.IN, ("name 7", "name 8"))
     for plan in (
@@ -242,8 +286,10 @@ async def test_statements_begin_at_indexes(store: Neo4jStore, neo4j_server: Neo4
         asked(Column("a", 0), edges=[hops(Direction.BOTH, 1, 3)], where=listed),
     ):
         found = await explained(store, neo4j_server, graph, plan)
-        assert [kind for kind, _ in found if kind in SEEKS]
+        seeks = [details for kind, details in found if kind in SEEKS]
+        assert seeks
         assert not [kind for kind, _ in found if "Scan" in kind]
+        assert (plan.where in (named, listed)) == all("name_start" in one for one in seeks)
 
 
 def endless() -> tuple[list[Entity], list[Relation], Plan]:

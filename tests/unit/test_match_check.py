@@ -7,6 +7,7 @@ checked against the types of the schema.
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from pipeline.errors import Refusal
 from pipeline.graphtools.check import check
@@ -57,8 +58,12 @@ THINGS = GraphSchema(
                 property_("union"),
             ),
         ),
-        NodeType(label="Set", stored=("item", "set"), properties=(property_("created"), property_("count", STRING))),
-        NodeType(label="Sale", stored=("good",), properties=(property_("kind", STRING, "b", "c"), property_("text"))),
+        NodeType(label="Set", stored=("item", "set"), properties=(property_("created"),)),
+        NodeType(
+            label="Sale",
+            stored=("good",),
+            properties=(property_("kind", STRING, "b", "c"), property_("text"), property_("created", INT64)),
+        ),
     ),
     edge_types=(
         EdgeType(type="IN", source_label="Item", target_label="Set", stored=("in", "inside")),
@@ -281,11 +286,25 @@ def test_a_node_of_several_labels_has_the_properties_of_all_and_the_types_that_c
 
 
 def test_what_labels_declare_differently_is_ambiguous() -> None:
-    found = refused("MATCH (i:Item:Set) WHERE i.count = 1 RETURN i")
+    found = refused("MATCH (i:Set:Sale) WHERE i.created = 1 RETURN i")
     assert answer(found) == (
-        "Error: QUERY_NOT_ALLOWED: Property 'count' means different things in the types of alias 'i'"
+        "Error: QUERY_NOT_ALLOWED: Property 'created' means different things in the types of alias 'i'"
     )
     assert "means different things" in str(refused("MATCH (a:Item)-[r:ANY|ODD]-(b:Item) RETURN r.n"))
+
+
+@pytest.mark.parametrize(
+    "other", [property_("size", INT64), property_("size", STRING, stored="length")], ids=["type", "name"]
+)
+def test_labels_of_one_stored_type_cannot_declare_a_property_differently(other: ExposedProperty) -> None:
+    """An entity of it carries both, and is shown with the property once. What else is declared of it may differ."""
+    first = NodeType(label="A", stored=("x", "y"), properties=(property_("size"),))
+    message = "property size is declared differently in nodes A and B, which share the stored type y"
+    with pytest.raises(ValidationError, match=message):
+        GraphSchema(node_types=(first, NodeType(label="B", stored=("y", "z"), properties=(other,))))
+    assert GraphSchema(node_types=(first, NodeType(label="B", stored=("z",), properties=(other,))))
+    alike = property_("size", STRING, "a", stored="size")
+    assert GraphSchema(node_types=(first, NodeType(label="B", stored=("y", "z"), properties=(alike,))))
 
 
 def test_the_values_of_a_node_keep_to_all_its_labels_and_those_of_an_edge_to_any_of_its_types() -> None:

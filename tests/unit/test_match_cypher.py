@@ -162,6 +162,36 @@ def test_columns_of_the_store_are_found_by_indexes_and_no_others() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("condition", "start", "value"),
+    [
+        ("p.name = :long", "v0.name_start = $p2", "n" * 99 + "\U0001f600"),
+        ("p.age = 1 AND p.name = 'x'", "v0.name_start = $p4", "x"),
+        ("p.name IN [:long, 'x', :longer, NULL]", "v0.name_start IN $p2", ["n" * 99 + "\U0001f600", "x"]),
+        ("p.name = NULL", None, None),
+        ("p.name IN [NULL]", None, None),
+        ("p.name <> 'x'", None, None),
+        ("p.name NOT IN ['x']", None, None),
+        ("NOT p.name = 'x'", None, None),
+        ("p.name = 'x' OR p.name = 'y'", None, None),
+        ("p.name STARTS WITH 'x'", None, None),
+        ("p.age = 1", None, None),
+    ],
+)
+def test_a_name_is_looked_up_by_its_start_where_that_must_be_so(condition: str, start: str | None, value: Any) -> None:
+    """Beside the condition itself, and only in graphs that have them."""
+    long = "n" * 99 + "\U0001f600"
+    values = {"long": long + "a", "longer": long + "b"}
+    plan = check(parse(f"MATCH (p:Person) WHERE {condition} RETURN p", values), SCHEMA, 5)
+    plain, found = (cypher(plan, GRAPH, Bounds(1), name_starts=has) for has in (False, True))
+    if start is None:
+        assert found == plain
+    else:
+        where = line(plain, "WHERE ")
+        assert found.text == plain.text.replace(where, f"{where} AND {start}")
+        assert found.parameters == {**plain.parameters, start.partition("$")[2]: value}
+
+
 @pytest.mark.parametrize("name", sorted(ENTITY_COLUMNS - {"name", "description", "mentions", "chunks"}))
 def test_what_the_store_keeps_for_itself_is_no_property_of_a_node(name: str) -> None:
     column = Column("c", property=Property(0, name, PropertyType.INT64))
