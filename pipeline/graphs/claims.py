@@ -111,11 +111,15 @@ def reach_of(pinned: PinnedGeneration, request: QueryRequest) -> Reach:
 
 
 def method(pinned: PinnedGeneration, request: QueryRequest) -> Method:
-    """Return how the graph is ranked: as wanted or, for `auto`, by what its store does best, whoever serves in the end."""
+    """Return how the graph is ranked: as wanted or, for `auto`, by what its store does best, whoever serves in the end.
+
+    Source code is walked: its chunks hang together by calls and imports, which a PageRank over mentions does not see.
+    """
     wanted = request.ranking or pinned.settings.graph_search.ranking
     if wanted != "auto":
         return wanted
-    return "ppr" if pinned.manifest.graph_store == "postgres" else "walk"
+    mentions = pinned.manifest.graph_store == "postgres" and pinned.manifest.policy != "code"
+    return "ppr" if mentions else "walk"
 
 
 def graph_settings(pinned: PinnedGeneration, request: QueryRequest) -> GraphSearchSettings:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.errors import DeadlineExceeded, SapwoodError
-from pipeline.retrieval.fuse import Fused, fuse
+from pipeline.retrieval.fuse import Fused, blend, fuse
 from pipeline.retrieval.hydrate import StoredChunk
 from pipeline.retrieval.legs import Ranking
 from schemas.query import Leg, LegReport
@@ -102,7 +102,8 @@ def ranked(board: Board, fusion: FusionSettings, alone: Leg | None) -> list[Fuse
             Leg.KEYWORD: fusion.keyword_weight,
             Leg.GRAPH: fusion.graph_weight,
         }
-        return fuse({leg: ranking.hits for leg, ranking in board.rankings.items()}, fusion.rrf_k, weights)
+        streams = {leg: ranking.hits for leg, ranking in board.rankings.items()}
+        return blend(streams, weights) if fusion.method == "scores" else fuse(streams, fusion.rrf_k, weights)
     ranking = board.rankings.get(alone, _NONE)
     highest = ranking.hits[0][1] if ranking.relative and ranking.hits else 1.0
     scored = [(chunk, min(max(score / highest, 0.0), 1.0)) for chunk, score in ranking.hits]

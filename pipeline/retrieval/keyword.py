@@ -143,19 +143,33 @@ class KeywordIndex:
             scores = np.where(allowed, scores, 0.0)
         return best(scores, k)
 
+    def parts(self, term_hashes: Sequence[int], rows: Rows, k1: float, b: float) -> Floats:
+        """Return what each distinct term, in the order of the terms, adds to the score of each row: (terms, rows)."""
+        slots = self.slots[rows]
+        average = max(self.total_length, 1) / max(len(self.slots), 1)
+        norms = k1 * (1.0 - b + b * self.lengths[slots] / average)
+        counted = Counter(term_hashes)
+        parts = np.zeros((len(counted), len(rows)), dtype=np.float64)
+        for part, (term, times) in zip(parts, counted.items(), strict=True):
+            weight = times * self._idf(self.frequency(term))
+            for segment in self.segments:
+                held, counts = segment.postings(term)  # ascending: a term's postings keep the order of the slots
+                at = np.minimum(np.searchsorted(held, slots), max(len(held) - 1, 0))
+                hit = np.flatnonzero(held[at] == slots) if len(held) else at[:0]
+                part[hit] = weight * counts[at[hit]] / (counts[at[hit]] + norms[hit])
+        return parts
+
     def frequency(self, term_hash: int) -> int:
         """Return the number of live chunks that hold a term."""
         return sum(int(self.alive[segment.postings(term_hash)[0]].sum()) for segment in self.segments)
 
     def _scores(self, term_hashes: Sequence[int], k1: float, b: float) -> Floats:
         scores = np.zeros(len(self.lengths), dtype=np.float64)
-        n = len(self.slots)
-        average = max(self.total_length, 1) / max(n, 1)
+        average = max(self.total_length, 1) / max(len(self.slots), 1)
         norms = k1 * (1.0 - b + b * self.lengths / average)
         for term, times in Counter(term_hashes).items():
             found = [self._live(*segment.postings(term)) for segment in self.segments]
-            df = sum(len(slots) for slots, _ in found)
-            idf = np.log1p((n - df + 0.5) / (df + 0.5))
+            idf = self._idf(sum(len(slots) for slots, _ in found))
             for slots, counts in found:
                 # Cast once, take and add in place: half the time of `scores[slots] += …` where a word is everywhere.
                 at = slots.astype(np.intp)
@@ -166,6 +180,9 @@ class KeywordIndex:
                 part += scores.take(at)
                 scores[at] = part
         return scores
+
+    def _idf(self, df: int) -> float:
+        return float(np.log1p((len(self.slots) - df + 0.5) / (df + 0.5)))
 
     def _live(self, slots: NDArray[np.int32], counts: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Leave the dead out; where none is dead, that costs nothing."""

@@ -28,19 +28,32 @@ def ppr(
 ) -> tuple[Rows, Floats]:
     """Return the `top_k` passages (rows) with most mass and these masses, best first, ties by chunk id.
 
+    `allowed` (by row) restricts the result, not the walk. Without seeds there is no result.
+    """
+    mass = masses(graph, seeds, passages, settings)
+    return best(np.where(allowed, mass, 0.0) if allowed is not None else mass, settings.top_k)
+
+
+def masses(
+    graph: Graph,
+    seeds: Sequence[Seed],
+    passages: Sequence[tuple[int, float]],
+    settings: GraphSearchSettings,
+    share: float = PASSAGE_MASS,
+) -> Floats:
+    """Return how often a walker is at each passage, by row.
+
     A walker goes from a passage to one of its keys and from a key to one of its passages, by the weight of the link,
     and restarts with probability `1 - damping` at a seed key (by weight) or a seed passage (row, score; by positive
-    score, `PASSAGE_MASS` in all). `allowed` (by row) restricts the result, not the walk. Without seeds there is no
-    result.
+    score, `share` in all where there are seed keys too).
     """
     size = len(graph.chunk_strengths)
     keys = _masses(len(graph.key_strengths), [seed.key for seed in seeds], [seed.weight for seed in seeds])
     chunks = _masses(size, [row for row, _ in passages], [max(score, 0.0) for _, score in passages])
     if keys.any() and chunks.any():
-        keys *= 1.0 - PASSAGE_MASS
-        chunks *= PASSAGE_MASS
-    mass = _spread(graph, keys, chunks, settings.damping, settings.iterations)
-    return best(np.where(allowed, mass, 0.0) if allowed is not None else mass, settings.top_k)
+        keys *= 1.0 - share
+        chunks *= share
+    return _spread(graph, keys, chunks, settings.damping, settings.iterations)
 
 
 def _masses(size: int, positions: list[int], weights: list[float]) -> Floats:

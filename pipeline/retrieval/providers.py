@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+import anyio
 import anyio.to_thread
 import numpy as np
 
 from pipeline.deadline import Deadline
 from pipeline.errors import (
     ConfigurationError,
+    DeadlineExceeded,
+    DependencyError,
     InconsistentGeneration,
     SapwoodError,
+    StoreRefused,
     StoreUnavailable,
 )
 from pipeline.graphs.bag import Triple
@@ -22,9 +27,11 @@ from pipeline.graphs.claims import GraphProvider, GraphQuery, Reach, reach_of, s
 from pipeline.graphs.knowledge import search_live
 from pipeline.graphs.parts import GraphRef
 from pipeline.ports import DenseIndex, GraphReader
+from pipeline.retrieval.bridge import bridged
 from pipeline.retrieval.hydrate import StoredChunk
+from pipeline.retrieval.keyword import best
 from pipeline.retrieval.legs import Near, PinnedGeneration, Ranking, Sources, masked, ranking
-from pipeline.retrieval.ppr import ppr
+from pipeline.retrieval.ppr import PASSAGE_MASS, masses
 from pipeline.retrieval.seeds import question_seeds
 from pipeline.retrieval.snapshot import Snapshot
 from pipeline.retrieval.walk import Limits, WalkResult, walk_chunks
@@ -36,6 +43,18 @@ ENTRY_POINTS = "sapwood.graph"
 
 PASSAGE_SEEDS = 5
 """Dense hits from which a PageRank restarts, beside the names in the question."""
+
+FUSED_SEEDS, FUSED_MASS = 2, 0.02
+"""The same for a PageRank that is fused by scores, and what share of its restarts they get: enough to reach what no name
+leads to, while the dense leg speaks for itself. Fused by ranks, it does better from the names alone.
+"""
+
+NEAR_SHARE = 0.5
+"""The part of the time left that a fused PageRank waits for the dense ranking at most."""
+
+
+MOST_NAMESAKES = 10
+"""Chunks that may define a name of source code in a question: what more of them do is an everyday word."""
 
 
 class Providers:
@@ -139,18 +158,27 @@ class InMemoryProvider:
         return reach.graph and bool(reach.files) and reach.admits(self.name)
 
     async def rank(self, query: GraphQuery, deadline: Deadline) -> Ranking:
-        """Rank by a PageRank from the names in the question and the nearest chunks, or by a walk from these."""
+        """Rank by a PageRank from the names in the question and the nearest chunks, or by a walk from these; in source code
+        rather from the chunks that define what the question names, if it names anything.
+        """
         if query.settings.ranking == "ppr":
-            # Fused with the dense ranking, a PageRank does better from the names alone.
-            near = Near(()) if query.fused else await query.near()
+            near = await _nearest(query, deadline)
             snapshot = await self.sources.snapshot(query.pinned, deadline)
             return await self.sources.in_thread(lambda: _page_rank(snapshot, near, query))
         near = await query.near()
         snapshot = await self.sources.snapshot(query.pinned, deadline)
         limits = Limits.of(query.settings)
         seeds = near.hits[: limits.top_k]
-        candidates = await self.sources.in_thread(lambda: walk_chunks(snapshot, seeds, limits, query.allowed))
-        return await _settled(self.sources.dense, candidates, near, query, deadline)
+
+        code = query.pinned.manifest.policy == "code"
+
+        def walked() -> tuple[WalkResult, list[tuple[int, float]]]:
+            named = _named(snapshot, query.request.text) if code else []
+            return walk_chunks(snapshot, named or seeds, limits, query.allowed), named
+
+        candidates, named = await self.sources.in_thread(walked)
+        settled = await _settled(self.sources.dense, candidates, near, query, deadline)
+        return _with(settled, named, query) if named else settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +249,41 @@ def _passage(triple: Triple, document: str) -> StoredChunk:
     return StoredChunk(number, document, 0, text, text_hash(text), (1, 1), (), "", triple._asdict())
 
 
+async def _nearest(query: GraphQuery, deadline: Deadline) -> Near:
+    """Return the dense ranking that a PageRank starts from; a fused one does without, where it is late or failed."""
+    if not query.fused:
+        return await query.near()
+    if query.pinned.settings.fusion.method == "scores":
+        until = deadline.earlier(deadline.remaining() * NEAR_SHARE)
+        with suppress(DependencyError, StoreRefused, DeadlineExceeded), anyio.CancelScope(deadline=until.at):
+            return await query.near()
+    return Near(())
+
+
 def _page_rank(snapshot: Snapshot, near: Near, query: GraphQuery) -> Ranking:
+    count, share = (FUSED_SEEDS, FUSED_MASS) if query.fused else (PASSAGE_SEEDS, PASSAGE_MASS)
     names = question_seeds(query.request.text, snapshot)
-    passages = _passages(snapshot, near.hits[:PASSAGE_SEEDS])
-    rows, masses = ppr(snapshot.graph, names, passages, query.settings, masked(snapshot, query.allowed))
-    return ranking(snapshot, rows, masses, {"seed_names": len(names), "seed_chunks": len(passages)})
+    passages = _passages(snapshot, near.hits[:count])
+    mass = masses(snapshot.graph, names, passages, query.settings, share)
+    scores = bridged(snapshot, mass, query.request.text, query.settings.bridges, query.pinned.settings.keyword)
+    allowed = masked(snapshot, query.allowed)
+    rows, kept = best(scores if allowed is None else np.where(allowed, scores, 0.0), query.settings.top_k)
+    return ranking(snapshot, rows, kept, {"seed_names": len(names), "seed_chunks": len(passages)})
+
+
+def _named(snapshot: Snapshot, question: str) -> list[tuple[int, float]]:
+    """Return the chunks of the symbols that a question names; the more there are of a name, the less each scores."""
+    rows = [snapshot.graph.key_chunks.gather(np.array([seed.key]))[1] for seed in question_seeds(question, snapshot)]
+    few = [some for some in rows if len(some) <= MOST_NAMESAKES]
+    return [(int(chunk), 1.0 / len(some)) for some in few for chunk in snapshot.chunk_ids[some]]
+
+
+def _with(found: Ranking, named: Sequence[tuple[int, float]], query: GraphQuery) -> Ranking:
+    """Add the chunks of the symbols that were named, which no other leg need have; the walk leaves its seeds out."""
+    admitted = None if query.allowed is None else set(query.allowed.tolist())
+    scores = {chunk: score for chunk, score in reversed(named) if admitted is None or chunk in admitted}
+    hits = sorted([*scores.items(), *found.hits], key=lambda hit: -hit[1])
+    return replace(found, hits=hits[: query.settings.top_k])
 
 
 async def _settled(

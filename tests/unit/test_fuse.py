@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.retrieval.fuse import fuse
+from pipeline.retrieval.fuse import blend, fuse
 from schemas.query import Leg
 
 Stream = list[tuple[int, float]]
@@ -51,3 +51,27 @@ def test_weights_scale_and_a_stream_without_weight_does_not_count() -> None:
 def test_no_streams_no_hits_and_a_limit_cuts() -> None:
     assert fuse({}, 60, {}) == []
     assert [hit.chunk_id for hit in fuse({Leg.DENSE: [(4, 1.0), (3, 1.0)]}, 60, {}, limit=1)] == [4]
+
+
+def test_scores_are_fused_as_parts_of_the_best_of_their_stream() -> None:
+    """The graph says 1 and 1/2, BM25 says 1/4 of its best for 2; 3 is in no other stream and has the last scores there."""
+    streams: dict[Leg, Stream] = {
+        Leg.KEYWORD: [(1, 8.0), (2, 2.0)],
+        Leg.GRAPH: [(2, 0.5), (1, 0.25), (3, 0.125)],
+    }
+    found = blend(streams, {Leg.GRAPH: 3.0})
+    assert {hit.chunk_id: hit.score for hit in found} == {
+        1: pytest.approx((1.0 + 3 * 0.5) / 4),
+        2: pytest.approx((0.25 + 3 * 1.0) / 4),
+        3: pytest.approx((0.25 + 3 * 0.25) / 4),
+    }
+    assert [hit.chunk_id for hit in found] == [2, 1, 3] and found[2].streams == (Leg.GRAPH,)
+
+
+def test_fused_scores_stay_within_0_and_1_whatever_a_stream_says() -> None:
+    """Cosines may be negative, all of them; a stream of weight 0 or without hits does not count."""
+    streams: dict[Leg, Stream] = {Leg.DENSE: [(1, -0.1), (2, -0.2)], Leg.KEYWORD: [(2, 3.0)], Leg.GRAPH: []}
+    assert {hit.chunk_id: hit.score for hit in blend(streams, {})} == {1: 0.5, 2: 0.5}
+    assert {hit.chunk_id: hit.score for hit in blend(streams, {Leg.DENSE: 0.0})} == {2: 1.0}
+    assert blend({Leg.GRAPH: []}, {}) == []
+    assert [hit.chunk_id for hit in blend({Leg.KEYWORD: [(7, 1.0)], Leg.DENSE: [(7, 0.4)]}, {})] == [7]

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from pipeline.adapters import (
+    postgres_code,
     postgres_communities,
     postgres_derive,
     postgres_export,
@@ -47,8 +48,10 @@ from pipeline.adapters.postgres_webhooks import PostgresDeliveries, PostgresWebh
 from pipeline.adapters.redis_streams import RedisStreams, open_streams
 from pipeline.answer import Answerer
 from pipeline.building import Building
+from pipeline.codegraph.linking import LINK_TASK
 from pipeline.deadline import Deadline
 from pipeline.declare.chat import ChatModel
+from pipeline.declare.tokens import Tokenizer
 from pipeline.egress import Egress
 from pipeline.errors import ConfigurationError
 from pipeline.events import open_herald
@@ -59,20 +62,21 @@ from pipeline.graphs.inspection import Evidence, GraphInspector
 from pipeline.graphtools.execution import MatchExecutor
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
-from pipeline.ingest.prepare import open_preparer
+from pipeline.ingest.prepare import Limits, Preparer, open_preparer
+from pipeline.ingest.repositories import Repositories
 from pipeline.ingest.urls import Fetcher
 from pipeline.ports import DenseIndex, GraphReader
 from pipeline.projection import Projection
 from pipeline.retrieval.assistants import Assistants
 from pipeline.retrieval.dense import DenseByManifest
-from pipeline.retrieval.providers import StoreProvider
+from pipeline.retrieval.providers import Providers, StoreProvider
 from pipeline.retrieval.results import ResultCache
 from pipeline.retrieval.snapshots import SnapshotCache, open_snapshots
 from pipeline.retrieval.stage import QueryStage
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunKind
 from worker import embedded, tracing
-from worker.compose.models import all_models, openai_client
+from worker.compose.models import all_models, openai_client, tokenizer_of
 from worker.compose.stores import OtherStores, open_stores
 from worker.maintenance import Promotions
 from worker.metrics import Gauges, Watched, watched
@@ -81,6 +85,9 @@ from worker.process import Parts, Vitals
 from worker.settings import WorkerSettings
 
 T = TypeVar("T")
+
+LINKING = Limits(memory=2 << 30, seconds=300.0)
+"""What a child that links source files may use. Less than a minute would cost a busy machine its links."""
 
 SNAPSHOT_BYTES = 1 << 30
 """Bytes of snapshots that a process keeps."""
@@ -98,14 +105,17 @@ class WebhookParts:
 @dataclass(frozen=True, slots=True)
 class AgentParts:
     """What agents may ask, what there is to ask for, and who answers, by the store in which a graph lies; the models that
-    assist their questions, and the one that carries out their actions, where there is an endpoint.
+    assist their questions, who may serve the graph of one, and the model that carries out their actions, where there is an
+    endpoint. `tokenizer` loads what counts the tokens of their contexts: for a thread.
     """
 
     published: PostgresSources
     surveyor: PostgresSurveyor
     match: Mapping[str, MatchExecutor]
     assistants: Assistants
+    graphs: Providers
     chat: ChatModel | None
+    tokenizer: Callable[[], Tokenizer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,7 @@ class Services:
     pins: PinBoard
     snapshots: SnapshotCache
     dense: PgvectorDense
+    preparer: Preparer
     graphs: Mapping[str, GraphReader]
     inspectors: Mapping[str, GraphInspector]
     evidence: Evidence
@@ -210,10 +221,9 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         outside = Outside(records, other.graphs, other.vectors)
         collector = PostgresCollector(pool, outside.drop_collection)
         projection = Projection(records, other.graphs, other.vectors)
-        preparer = await stack.enter_async_context(open_preparer())
-        calls = anyio.CapacityLimiter(settings.model_concurrency)
-        batch = BatchPipeline(models, preparer, Fetcher(), PostgresCache(pool), calls)
+        stage = query_stage(pool, snapshots, dense, other, models, helpers)
         vitals, build = Vitals(), building(pool, corpora, collector, promotions.promoted)
+        preparer, indexer = await open_indexer(stack, settings, pool, models, build, projection, vitals)
         yield Services(
             pool=pool,
             uploads=settings.home / "uploads" if settings.database_url is None else None,
@@ -234,12 +244,13 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             pins=pins,
             snapshots=snapshots,
             dense=dense,
+            preparer=preparer,
             graphs={"postgres": PostgresGraph(pool, snapshots), **other.readers},
             inspectors={"postgres": PostgresInspector(pool), **other.inspectors},
             evidence=PostgresEvidence(pool),
-            agents=agent_parts(pool, other, helpers, chat),
-            answerer=Answerer(pins, query_stage(pool, snapshots, dense, other, models, helpers), vitals.heard),
-            indexer=Indexer(build, batch, projection, tracing.step, vitals.metrics.paid),
+            agents=agent_parts(pool, other, stage, helpers, chat, tokenizer_of(settings)),
+            answerer=Answerer(pins, stage, vitals.heard),
+            indexer=indexer,
             models=models,
             promotions=promotions,
             vitals=vitals,
@@ -247,10 +258,34 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
         )
 
 
-def agent_parts(pool: Pool, other: OtherStores, assistants: Assistants, chat: ChatModel | None) -> AgentParts:
+async def open_indexer(
+    stack: AsyncExitStack,
+    settings: WorkerSettings,
+    pool: Pool,
+    models: Models,
+    build: Building,
+    projection: Projection,
+    vitals: Vitals,
+) -> tuple[Preparer, Indexer]:
+    """Open what index runs are done with, and what prepares documents; repositories are fetched into the home folder."""
+    preparer = await stack.enter_async_context(open_preparer())
+    linkers = await stack.enter_async_context(open_preparer(LINKING, LINK_TASK))
+    calls, repositories = anyio.CapacityLimiter(settings.model_concurrency), Repositories(settings.home / "git")
+    batch = BatchPipeline(models, preparer, Fetcher(), repositories, PostgresCache(pool), calls)
+    return preparer, Indexer(build, batch, projection, linkers, tracing.step, vitals.metrics.paid)
+
+
+def agent_parts(
+    pool: Pool,
+    other: OtherStores,
+    stage: QueryStage,
+    assistants: Assistants,
+    chat: ChatModel | None,
+    tokenizer: Callable[[], Tokenizer],
+) -> AgentParts:
     """Return what questions and actions of agents are answered with."""
     match = {"postgres": PostgresMatch(pool), **other.matchers}
-    return AgentParts(PostgresSources(pool), PostgresSurveyor(pool), match, assistants, chat)
+    return AgentParts(PostgresSources(pool), PostgresSurveyor(pool), match, assistants, stage.graphs, chat, tokenizer)
 
 
 def webhook_parts(pool: Pool, settings: WorkerSettings) -> WebhookParts:
@@ -317,6 +352,8 @@ def building(
         ensure_collection=postgres_generations.ensure_collection,
         remove_documents=postgres_rows.remove_documents,
         write_batch=postgres_rows.write_batch,
+        links=postgres_code.PostgresLinks(),
+        code_figures=postgres_code.figures,
         derive=postgres_derive.derive,
         lone_changes=postgres_communities.lone_changes,
         grouped_alike=postgres_communities.grouped_alike,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio.to_thread
 
 from pipeline.adapters.hash_embedder import HashEmbedder
+from pipeline.adapters.huggingface_tokenizer import HuggingFaceTokenizer
+from pipeline.adapters.onnx_embedder import OnnxEmbedder
 from pipeline.adapters.spacy_extractor import SpacyExtractor
 from pipeline.adapters.wordllama_embedder import WordLlamaEmbedder
 from pipeline.declare.chat import ChatModel
+from pipeline.declare.tokens import Tokenizer, choose
+from pipeline.errors import ConfigurationError
 from pipeline.ingest.embed import EmbeddingProvider
 from pipeline.ingest.offline import OfflineExtractor
 from pipeline.ingest.summaries import Summariser
 from pipeline.ports import Extractor
 from pipeline.retrieval.assistants import Assistants
 from schemas.settings import EmbeddingSettings, ExtractionSettings
-from worker.models import Models, no_endpoint, ready
+from worker.models import Models
 from worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -44,7 +48,8 @@ def all_models(
     settings: WorkerSettings, client: Callable[[], AsyncOpenAI]
 ) -> tuple[Models, Assistants, ChatModel | None]:
     """Return the models of the index, those that assist questions, and the one that carries out actions."""
-    return models_of(settings, client), assistants_of(settings, client), chat_of(settings, client)
+    assistants = assistants_of(settings, client)
+    return models_of(settings, client, assistants), assistants, chat_of(settings, client)
 
 
 def chat_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> ChatModel | None:
@@ -56,7 +61,7 @@ def chat_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Chat
     return OpenAIChat(client(), settings.openai_model)
 
 
-def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Models:
+def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI], assistants: Assistants) -> Models:
     """Return the models by the names under which corpora ask for them."""
 
     def embedder(wanted: EmbeddingSettings) -> EmbeddingProvider:
@@ -81,6 +86,7 @@ def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Mo
         lambda wanted: {
             "hash": HashEmbedder,
             "wordllama": WordLlamaEmbedder,
+            "onnx": lambda: OnnxEmbedder(wanted.model),
             "openai": lambda: embedder(wanted),
         },
         lambda wanted: {
@@ -90,18 +96,46 @@ def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Mo
             "spacy": lambda: SpacyExtractor.load(wanted.model),
         },
         summariser,
+        assistants.writer,
     )
 
 
 def assistants_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Assistants:
-    """Return the models that may assist a question: where an endpoint is configured, those that it has."""
+    """Return the models that may assist a question or an index: where an endpoint is configured, those that it has."""
     if client is no_endpoint:
         return Assistants()
-    from pipeline.adapters.openai_models import EndpointReranker, OpenAIExpander, OpenAINavigator
+    from pipeline.adapters.openai_models import EndpointReranker, OpenAIContexts, OpenAIExpander, OpenAINavigator
 
     endpoint, default = client(), settings.openai_model
     return Assistants(
         [OpenAIExpander(endpoint, default, "expander")],
         [OpenAINavigator(endpoint, default, "navigator_model")],
         [EndpointReranker(endpoint, default, "reranker")],
+        [OpenAIContexts(endpoint, default, "chunk.context_model")],
     )
+
+
+def tokenizer_of(settings: WorkerSettings) -> Callable[[], Tokenizer]:
+    """Return what loads the tokenizer: that of the file that is set, else the one that is installed, else the estimate.
+
+    It reads from disk and may import: for a thread. It raises ConfigurationError, or MissingExtra.
+    """
+    file = settings.tokenizer_file
+    return choose if file is None else lambda: HuggingFaceTokenizer(file)
+
+
+def no_endpoint() -> NoReturn:
+    """Say that the provider `openai` has no endpoint. Raises ConfigurationError, always."""
+    raise ConfigurationError(
+        "The provider `openai` needs an endpoint: set SAPWOOD_OPENAI_API_KEY, "
+        "and SAPWOOD_OPENAI_BASE_URL unless it is OpenAI's own."
+    )
+
+
+def ready(make: Callable[[], Extractor | None]) -> Callable[[], Awaitable[Extractor | None]]:
+    """Return a builder that has nothing to wait for as one that may."""
+
+    async def build() -> Extractor | None:
+        return make()
+
+    return build
