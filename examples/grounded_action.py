@@ -1,4 +1,4 @@
-"""A role whose action is grounded in the handbook: `python examples/grounded_action.py "Who may use the kiln?"`.
+"""A role whose action is grounded in the handbook: `python examples/grounded_action.py "Who may use the Laser Cutter?"`.
 
 It prints the prompt as the model gets it, then the answer. Set SAPWOOD_OPENAI_API_KEY and SAPWOOD_OPENAI_MODEL;
 SAPWOOD_OPENAI_BASE_URL for another server than OpenAI's.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -17,10 +17,10 @@ from pipeline.declare.entries import Knowledge, KnowledgeType
 from pipeline.declare.failures import SOURCE_LOADING
 from pipeline.errors import DocumentError, NotFound, Refused, RetrievalError, SapwoodError
 from pipeline.flights import Flights
-from pipeline.ingest.parse import parse
+from pipeline.ingest.prepare import Prepared, Preparer, Request
 from pipeline.ingest.sources import list_sources, make_source, read
 from pipeline.ingest.urls import Fetcher
-from schemas.documents import Outcome, ParsedDocument, Source, SourceKind
+from schemas.documents import Item, Outcome, Source, SourceKind
 from schemas.runs import RunState
 from schemas.settings import CorpusSettings
 from worker.app import Sapwood
@@ -28,25 +28,40 @@ from worker.app import Sapwood
 MAX_TEXT = 64 << 20
 """Bytes of the documents of one entry that is used without a search."""
 
-Documents = tuple[ParsedDocument, ...]
+NOTHING = "nothing"
+"""The folder that has no documents, beside those of MEMORY entries, which are numbered."""
+
+Documents = tuple[Prepared, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A corpus that was indexed from declared sources. `number` is another one each time that this was done."""
+    """A corpus that was indexed from declared sources, perhaps without any document. `number` is another one each time
+    that this was done.
+    """
 
     corpus: str
     number: int
+    empty: bool = False
 
 
 class Bindings:
     """The bindings of a process: made on first use, kept until they are invalidated.
 
-    `folder` holds the documents of MEMORY entries, a folder for each by its number in `memories`.
+    `folder` holds the documents of MEMORY entries, a folder for each by its number in `memories`, which has a digest of them
+    by the entry's name.
     """
 
-    def __init__(self, settings: CorpusSettings, memories: Sequence[str], folder: Path, fetcher: Fetcher) -> None:
-        self._settings, self._memories, self._folder, self._fetcher = settings, list(memories), folder, fetcher
+    def __init__(
+        self,
+        settings: CorpusSettings,
+        memories: Mapping[str, str],
+        folder: Path,
+        fetcher: Fetcher,
+        preparer: Preparer,
+    ) -> None:
+        self._settings, self._memories, self._folder = settings, memories, folder
+        self._fetcher, self._preparer = fetcher, preparer
         self._numbers = itertools.count(1)
         self._epochs: Counter[type] = Counter()
         self._bound: dict[Hashable, Binding] = {}
@@ -57,7 +72,7 @@ class Bindings:
     def place(self, entry: Knowledge) -> str:
         """Return the path or the URL of an entry."""
         if entry.type is KnowledgeType.MEMORY:
-            return str(self._folder / str(self._memories.index(entry.name)))
+            return str(self._folder / str(list(self._memories).index(entry.name)))
         return entry.url if entry.type is KnowledgeType.HTTP else entry.path or ""
 
     def invalidate(self, owner: type) -> None:
@@ -67,7 +82,7 @@ class Bindings:
         self._loaded = {key: found for key, found in self._loaded.items() if not _is_of(owner, key)}
 
     async def bind(self, app: Sapwood, owner: type, entries: Sequence[Knowledge]) -> Binding:
-        """Return the corpus of these sources of a class, for the application's tenant.
+        """Return the corpus of these sources of a class, for the application's tenant; without any, an empty one.
 
         Raises:
             RetrievalError: SOURCE_LOADING: one of them is not there, or it could not be read or indexed.
@@ -78,23 +93,48 @@ class Bindings:
             self._bound[key] = found
         return found
 
-    async def load(self, app: Sapwood, owner: type, entry: Knowledge, deadline: Deadline) -> Documents:
-        """Return the documents of an entry that is not searched. Raises RetrievalError: SOURCE_LOADING."""
-        key = (owner, self._epochs[owner], app.tenant, entry)
+    async def load(self, app: Sapwood, owner: type, entry: Knowledge, cut: bool, deadline: Deadline) -> Documents:
+        """Return the documents of an entry that is not searched, as a whole and, with `cut`, in chunks as well.
+
+        Raises:
+            RetrievalError: SOURCE_LOADING: it is not there, or a document of it cannot be read.
+        """
+        key = (owner, self._epochs[owner], app.tenant, entry, cut)
         if (found := self._loaded.get(key)) is None:
-            found = await self._loading.once(key, lambda: self._read(entry, deadline))
+            found = await self._loading.once(key, lambda: self._read(entry, cut, deadline))
             self._loaded[key] = found
         return found
 
     async def _index(self, app: Sapwood, owner: type, entries: Sequence[Knowledge]) -> Binding:
         sources = [await self._source(entry) for entry in entries]
-        corpus = corpus_name(owner, sources)
-        run = await app.index(corpus, sources, settings=self._settings)
+        read_as = tuple(
+            (one.location, entry.media_type) for one, entry in zip(sources, entries, strict=True) if entry.media_type
+        )
+        corpus = corpus_name(owner, [self._named(*both) for both in zip(entries, sources, strict=True)])
+        contexts = tuple(
+            (one.location, model)
+            for one, entry in zip(sources, entries, strict=True)
+            for model in _context_models(entry)
+        )
+        settings = self._settings.model_copy(update={"read_as": read_as, "context_models": contexts})
+        run = await app.index(corpus, sources or [self._nothing], settings=settings)
         info = await app.work(run.run_id)
         if info.state is not RunState.COMPLETED:
             raise RetrievalError(f"The declared sources could not be indexed: {info.error}", SOURCE_LOADING)
         await _check_outcomes(app, info.run_id, entries, sources)
-        return Binding(corpus, next(self._numbers))
+        counts, _ = await app.accounting(info.run_id, 0)
+        there = counts.get(Outcome.INDEXED, 0) + counts.get(Outcome.UNCHANGED, 0)
+        return Binding(corpus, next(self._numbers), empty=not there)
+
+    def _named(self, entry: Knowledge, source: Source) -> list[object]:
+        """Return what a corpus is named by: a source as it is found again, documents from memory by what they are."""
+        if entry.type is KnowledgeType.MEMORY:
+            source = replace(source, location=self._memories[entry.name])
+        return [source, entry.media_type, *_context_models(entry)]
+
+    @property
+    def _nothing(self) -> Source:
+        return Source(SourceKind.FOLDER, str(self._folder / NOTHING))
 
     async def _source(self, entry: Knowledge) -> Source:
         try:
@@ -104,23 +144,41 @@ class Bindings:
         except (NotFound, Refused, OSError) as error:
             raise RetrievalError(f"Knowledge entry {entry.name!r}: {_words(error)}", SOURCE_LOADING) from error
 
-    async def _read(self, entry: Knowledge, deadline: Deadline) -> Documents:
+    async def _read(self, entry: Knowledge, cut: bool, deadline: Deadline) -> Documents:
+        """Read an entry's documents and have them parsed where documents are, in processes that a hostile one may take
+        with it.
+        """
+        sizes = self._settings.chunk if cut else None
         try:
-            if entry.type is KnowledgeType.HTTP:
-                data, kind = await self._fetcher.fetch(entry.url, deadline)
-                name = entry.url.split("://", 1)[1].split("?", 1)[0]
-                return (await anyio.to_thread.run_sync(parse, name, data, entry.media_type or kind),)
-            source = await self._source(entry)
-            return await anyio.to_thread.run_sync(_documents, source, entry.media_type, abandon_on_cancel=True)
+            read = await self._read_bytes(entry, deadline)
+            requests = [Request(item, data, kind, sizes, whole=True) for item, data, kind in read]
+            prepared = await self._preparer.prepare(requests)
+            return tuple(_readable(item, one) for (item, _, _), one in zip(read, prepared, strict=True))
         except (NotFound, Refused, DocumentError) as error:
             raise RetrievalError(f"Knowledge entry {entry.name!r}: {_words(error)}", SOURCE_LOADING) from error
 
+    async def _read_bytes(self, entry: Knowledge, deadline: Deadline) -> list[tuple[Item, bytes, str]]:
+        """Return the documents with their bytes and the media type that is known."""
+        if entry.type is not KnowledgeType.HTTP:
+            source = await self._source(entry)
+            found = await anyio.to_thread.run_sync(_files, source, abandon_on_cancel=True)
+            return [(item, data, entry.media_type) for item, data in found]
+        data, kind = await self._fetcher.fetch(entry.url, deadline)
+        name = entry.url.split("://", 1)[1].split("?", 1)[0]
+        item = Item(name, Source(SourceKind.URL, entry.url), entry.url)
+        return [(item, data, entry.media_type or kind)]
 
-def corpus_name(owner: type, sources: Sequence[Source]) -> str:
-    """Return the name of the corpus of a class and these sources, the same in every process."""
+
+def corpus_name(owner: type, sources: Sequence[object]) -> str:
+    """Return the name of the corpus of a class and what its sources are known by, the same in every process."""
     parts = [owner.__module__, owner.__qualname__, *sources]
     digest = hashlib.sha256(orjson.dumps(parts, default=str)).hexdigest()
     return f"declared-{digest[:32]}"
+
+
+def _context_models(entry: Knowledge) -> list[str]:
+    """Return the model that says where the entry's chunks stand, an empty one where none is to; nothing if it is not said."""
+    return [] if entry.chunk_context is None else [entry.chunk_context_model or ""]
 
 
 def _is_of(owner: type, key: Hashable) -> bool:
@@ -154,17 +212,23 @@ def _one_name(source: Source) -> str:
     return Path(source.location).name if source.kind is SourceKind.FILE else ""
 
 
-def _documents(source: Source, media_type: str) -> Documents:
-    """Read and parse all documents of a source. Blocking: for a thread."""
+def _readable(item: Item, one: Prepared | DocumentError) -> Prepared:
+    if not isinstance(one, DocumentError):
+        return one
+    raise one if item.source.kind is SourceKind.URL else DocumentError(f"{item.document_id}: {one}")
+
+
+def _files(source: Source) -> list[tuple[Item, bytes]]:
+    """Read all documents of a source. Blocking: for a thread."""
     listing = list_sources([source])
     if listing.skipped:
         raise DocumentError(f"{listing.skipped[0].document_id}: {listing.skipped[0].reason}")
     if sum(item.size or 0 for item in listing.items) > MAX_TEXT:
         raise Refused(f"size rule: more than {MAX_TEXT >> 20} MiB to be used without a search")
-    found: list[ParsedDocument] = []
+    found: list[tuple[Item, bytes]] = []
     for item in listing.items:
         try:
-            found.append(parse(item.document_id, read(item), media_type))
+            found.append((item, read(item)))
         except DocumentError as error:
             raise DocumentError(f"{item.document_id}: {error}") from error
-    return tuple(found)
+    return found

@@ -1,16 +1,18 @@
-"""Actions with the knowledge that their classes declare, carried out on an open application.
+"""Actions and chats with the knowledge that their classes declare, carried out on an open application.
 
 A dispatch goes: clear the reserved keys → check the parameters → choose the question → retrieve (cache, binding, query
-stage) → render → write the keys → splice and ask the model, or call the function.
+stage) → render → write the keys → splice and ask the model, or call the function. A turn of a chat goes the same way, with
+its message for the question; what grounds it is the agent's own, never what actions name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,42 +23,39 @@ from structlog.contextvars import bound_contextvars
 
 from pipeline.deadline import FLOOR, Deadline
 from pipeline.declare import asking
-from pipeline.declare.actions import Action, ActionType
-from pipeline.declare.chat import ChatModel, Prompt, prompt_of
+from pipeline.declare.actions import CONTEXT_PARAMETER, Action, ActionType
+from pipeline.declare.chat import ChatModel, Prompt, chat_prompt_of, prompt_of
 from pipeline.declare.classes import Declaration, declaration_of
-from pipeline.declare.context import Rendered, Spec, render
-from pipeline.declare.demands import EmbeddingDemand, Inventory, MemoryDemand, check_demands, demands
-from pipeline.declare.entries import Knowledge, KnowledgeType
-from pipeline.declare.failures import SOURCE_LOADING, failure_of
+from pipeline.declare.demands import (
+    EmbeddingDemand,
+    GraphDemand,
+    Inventory,
+    MemoryDemand,
+    check_demands,
+    demands,
+    files_of,
+)
 from pipeline.declare.fence import BOUNDARY, check_boundary
 from pipeline.declare.grounding import Grounding
-from pipeline.declare.kept import Found, KeptResults
 from pipeline.declare.keys import Evidence, clear, write
+from pipeline.declare.plan import Plan, check_served, contextual, plan_of
 from pipeline.declare.rules import within
 from pipeline.declare.scope import RetrievalContext
-from pipeline.declare.search import DEFAULTS, OnFailure, SearchSettings
-from pipeline.declare.tokens import Tokenizer, choose
-from pipeline.declare.units import render_units, units_of
-from pipeline.errors import (
-    ConfigurationError,
-    DeadlineExceeded,
-    ModelError,
-    NotFound,
-    RetrievalError,
-    SapwoodError,
-)
+from pipeline.declare.tokens import Tokenizer
+from pipeline.errors import ConfigurationError, DeadlineExceeded, InvalidRequest, ModelError, NotFound
 from pipeline.ingest.embed import ENTRY_POINTS
+from pipeline.ingest.paid import retried
 from pipeline.ingest.urls import Fetcher
-from schemas.query import Hit
 from schemas.settings import CorpusSettings, EmbeddingSettings
 from worker.app import Sapwood
-from worker.bindings import Bindings
+from worker.bindings import NOTHING, Bindings
+from worker.evidence import Retriever, Turn
 
 SECONDS = 60.0
 """What a request gets that brings no deadline."""
 
-LARGE = 100_000
-"""Characters of documents that are rendered in a thread rather than on the event loop."""
+MAX_PLANS = 1024
+"""Plans that are kept: one for each action or chat and each choice of sources in scope."""
 
 Memories = Mapping[str, Mapping[str, str]]
 """By the names of MEMORY entries, their documents by name; a name with a suffix, such as `notes.md`, says what it is."""
@@ -64,31 +63,32 @@ Memories = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One call of an action, with its stages' inputs settled."""
+    """One call of an action, settled."""
 
     declaration: Declaration
     action: Action
     given: Mapping[str, object]
-    question: str
-    scope: RetrievalContext
-    deadline: Deadline
-
-    @property
-    def grounding(self) -> Grounding:
-        """What grounds the action, narrowed to the sources that are in scope."""
-        found = self.action.grounding
-        return replace(found, entries=asking.in_scope(found.entries, self.scope.source_paths))
+    turn: Turn
 
 
 class Grounded:
-    """Carries out actions; made by `open_grounded`. Usable from the application's event loop, by any number of calls."""
+    """Carries out actions and chats; made by `open_grounded`. Usable from the application's event loop, by any number of
+    calls.
+    """
 
     def __init__(
-        self, app: Sapwood, bindings: Bindings, model: ChatModel | None, inventory: Inventory, words: _Words
+        self,
+        app: Sapwood,
+        bindings: Bindings,
+        retriever: Retriever,
+        model: ChatModel | None,
+        inventory: Inventory,
+        boundary: str,
     ) -> None:
-        self._app, self._bindings, self._model, self._inventory, self._words = app, bindings, model, inventory, words
-        self._kept = KeptResults()
+        self._app, self._bindings, self._retriever = app, bindings, retriever
+        self._model, self._inventory, self._boundary = model, inventory, boundary
         self._declared: dict[type, Declaration] = {}
+        self._plans: dict[tuple[type, str | None, tuple[str, ...], type | None], Plan] = {}
 
     async def check(self, owner: type) -> None:
         """Hold a class's declaration to what this process has. Reads nothing; each class is checked once.
@@ -102,18 +102,38 @@ class Grounded:
         if (known := self._declared.get(owner)) is not None:
             return known
         declaration = declaration_of(owner)
-        needed = [one for one in demands(declaration) if isinstance(one, MemoryDemand | EmbeddingDemand)]
+        needed = [one for one in demands(declaration) if isinstance(one, MemoryDemand | EmbeddingDemand | GraphDemand)]
         check_demands(needed, self._inventory)
-        files = _files(declaration)
         for action in declaration.actions.values():
             with within(f"{declaration.title}: action {action.name!r}"):
-                await self._check_action(action, files)
+                await self._check_grounding(action.grounding, declaration)
+                if action.type is ActionType.LLM:
+                    self._check_model("an LLM action")
+        with within(f"{declaration.title}: chat"):
+            await self._check_grounding(declaration.chat, declaration)
         self._declared[owner] = declaration
         return declaration
+
+    async def _check_grounding(self, grounding: Grounding, declaration: Declaration) -> None:
+        check_served(grounding)
+        for entry in contextual(grounding, files_of(declaration)):
+            with within(f"knowledge entry {entry.name!r}: chunk_context_model"):
+                await self._app.services.agents.assistants.writer(entry.chunk_context_model or "")
+        if grounding.search:
+            scope, deadline = RetrievalContext(), Deadline.after(SECONDS)
+            request = asking.request_of(grounding.search, "check", (), scope, deadline)
+            await self._app.services.agents.assistants.serving(request)
+
+    def _check_model(self, what: str) -> ChatModel:
+        if self._model is None:
+            raise ConfigurationError(f"{what} needs a model: set SAPWOOD_OPENAI_API_KEY, or give one.")
+        return self._model
 
     async def invalidate(self, owner: type) -> None:
         """Have the sources of a class read anew when they are used next; until then, nothing of them changes."""
         self._bindings.invalidate(owner)
+
+    # --- Actions.
 
     async def call(
         self,
@@ -126,7 +146,8 @@ class Grounded:
         """Carry out an action of an object of a role or an agent: return what its function or the model returns.
 
         `context` has the reserved keys afterwards; a LOCAL function gets it as its parameter `context`, if there is one. It
-        is awaited if it is a coroutine function; any other runs on the event loop, and must not block.
+        is awaited if it is a coroutine function; any other runs on the event loop, and must not block. A model that fails in
+        passing before it has said anything is asked again.
 
         Raises:
             ConfigurationError: something that is declared is missing or not served; before anything is read.
@@ -137,15 +158,14 @@ class Grounded:
             ModelError: the model of an LLM action failed.
         """
         context = {} if context is None else context
-        dispatch, evidence = await self._ground(owner, action, arguments or {}, context, scope)
+        dispatch, evidence = await self._dispatched(owner, action, arguments or {}, context, scope)
         if dispatch.action.type is ActionType.LLM:
-            async with aclosing(self._ask(dispatch, evidence)) as pieces:
-                return "".join([piece async for piece in pieces])
+            return await self._answer(dispatch.turn, self._prompt(dispatch, evidence))
         if dispatch.action.type is not ActionType.LOCAL:
             raise ConfigurationError(f"{dispatch.action.type.name} actions are carried out by the application.")
         function = dispatch.action.of(owner)
-        own = {asking.CONTEXT_PARAMETER: context} if asking.takes_context(function) else {}
-        with dispatch.scope.limits(dispatch.deadline):
+        own = {CONTEXT_PARAMETER: context} if dispatch.action.takes_context else {}
+        with dispatch.turn.scope.limits(dispatch.turn.deadline):
             result = function(**dispatch.given, **own)
             return await result if inspect.isawaitable(result) else result
 
@@ -159,10 +179,10 @@ class Grounded:
     ) -> AsyncGenerator[str, None]:
         """Yield the answer to an LLM action as the model gives it; all else is as in `call`."""
         context = {} if context is None else context
-        dispatch, evidence = await self._ground(owner, action, arguments or {}, context, scope)
+        dispatch, evidence = await self._dispatched(owner, action, arguments or {}, context, scope)
         if dispatch.action.type is not ActionType.LLM:
             raise ConfigurationError(f"{action}: only LLM actions have an answer to stream.")
-        async with aclosing(self._ask(dispatch, evidence)) as pieces:
+        async with aclosing(self._pieces(dispatch.turn, self._prompt(dispatch, evidence))) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -174,11 +194,51 @@ class Grounded:
         scope: RetrievalContext | None = None,
     ) -> Prompt:
         """Return the prompt that `call` sends for an LLM action, without sending it; it retrieves as that does."""
-        return self._prompt(*await self._ground(owner, action, arguments or {}, {}, scope))
+        return self._prompt(*await self._dispatched(owner, action, arguments or {}, {}, scope))
+
+    # --- Chats.
+
+    async def chat(
+        self,
+        agent: object,
+        message: str,
+        history: Prompt = (),
+        context: MutableMapping[str, object] | None = None,
+        scope: RetrievalContext | None = None,
+    ) -> str:
+        """Return the answer of an agent's model to a message, grounded by what the agent declares for its chats.
+
+        `history` are the turns before, with `role` (user or assistant) and `content`; they are sent, not searched. `context`
+        has the reserved keys afterwards.
+
+        Raises what `call` raises for an LLM action, and ConfigurationError for what is no agent.
+        """
+        turn, prompt = await self._chat(agent, message, history, {} if context is None else context, scope)
+        return await self._answer(turn, prompt)
+
+    async def chat_stream(
+        self,
+        agent: object,
+        message: str,
+        history: Prompt = (),
+        context: MutableMapping[str, object] | None = None,
+        scope: RetrievalContext | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """Yield the answer to a message as the model gives it; all else is as in `chat`."""
+        turn, prompt = await self._chat(agent, message, history, {} if context is None else context, scope)
+        async with aclosing(self._pieces(turn, prompt)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def chat_prompt(
+        self, agent: object, message: str, history: Prompt = (), scope: RetrievalContext | None = None
+    ) -> Prompt:
+        """Return the prompt that `chat` sends, without sending it; it retrieves as that does."""
+        return (await self._chat(agent, message, history, {}, scope))[1]
 
     # --- The stages of a dispatch, in their order.
 
-    async def _ground(
+    async def _dispatched(
         self,
         owner: object,
         name: str,
@@ -187,131 +247,83 @@ class Grounded:
         scope: RetrievalContext | None,
     ) -> tuple[Dispatch, Evidence | None]:
         clear(context)
+        scope = scope or RetrievalContext()
         declaration = await self._declaration(type(owner))
-        dispatch = _dispatch(owner, declaration, name, arguments, scope or RetrievalContext())
-        if not dispatch.action.grounding.entries:
-            return dispatch, None
-        with dispatch.scope.limits(dispatch.deadline), bound_contextvars(**dispatch.scope.labels):
-            evidence = await self._evidence(dispatch)
-        write(context, evidence)
-        return dispatch, evidence
+        if (action := declaration.actions.get(name)) is None:
+            names = ", ".join(declaration.actions) or "none"
+            raise NotFound(f"{declaration.title} has no action {name!r}; there are: {names}.")
+        given = asking.parameters(action, arguments)
+        question = asking.question_text(action, given, scope)
+        turn = await self._turn(declaration, name, question, scope)
+        evidence = await self._ground(turn, action.grounding, context)
+        return Dispatch(declaration, action, given, turn), evidence
 
-    async def _evidence(self, dispatch: Dispatch) -> Evidence:
-        """Retrieve under the failure policy, then render."""
-        search = dispatch.grounding.search or DEFAULTS
-        try:
-            whole = [(one, await self._units(dispatch, one)) for one in _unsearched(dispatch.grounding)]
-            found = await self._found(dispatch)
-        except SapwoodError as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            if search.on_failure is OnFailure.CONTINUE:
-                return Evidence()
-            raise failure from error
-        specs = _specs(dispatch.declaration) if search.include_spec else ()
-        parts: list[Evidence] = []
-        for entry, hits in (*whole, (None, found.hits)):
-            rendered = await self._words.render(entry, hits, search, specs)
-            specs = () if rendered.shown else specs  # said once, above the first of them
-            parts.append(_evidence(rendered, len(hits), found.stale and entry is None))
-        return _joined(parts)
-
-    async def _found(self, dispatch: Dispatch) -> Found:
-        """Search: from the cache, or through the binding. Stale results stand in for a failure where they are taken."""
-        grounding, search = dispatch.grounding, dispatch.grounding.search
-        entries = grounding.sources or (_files(dispatch.declaration) if grounding.graph else ())
-        sources = tuple(map(asking.source_of, entries))
-        if search is None or not sources or not dispatch.question:
-            return Found((), 0)
-        app = self._app_of(dispatch.scope)
-        owner, scope = dispatch.declaration.owner, dispatch.scope
-        key = (owner, app.tenant, sources, dispatch.question, asking.documents_of(search), asking.scope_key(scope))
-        try:
-            return await self._search(dispatch, app, sources, search, key)
-        except SapwoodError as error:
-            stale = self._kept.stale(key) if scope.accept_stale and failure_of(error) else None
-            if stale is None:
-                raise
-            return stale
-
-    async def _search(
+    async def _chat(
         self,
-        dispatch: Dispatch,
-        app: Sapwood,
-        sources: Sequence[Knowledge],
-        search: SearchSettings,
-        key: tuple[Any, ...],
-    ) -> Found:
-        owner = dispatch.declaration.owner
-        bound = await self._bindings.bind(app, owner, sources)
+        agent: object,
+        message: str,
+        history: Prompt,
+        context: MutableMapping[str, object],
+        scope: RetrievalContext | None,
+    ) -> tuple[Turn, Prompt]:
+        clear(context)
+        scope = scope or RetrievalContext()
+        declaration = await self._declaration(type(agent))
+        if declaration.agent is None:
+            raise ConfigurationError(f"{declaration.title} is no agent, and only agents chat.")
+        self._check_model(f"{declaration.title}: a chat")
+        chat_prompt_of(declaration, history, message, None, self._boundary)  # before anything is read
+        turn = await self._turn(declaration, None, asking.chat_question(message, scope), scope)
+        evidence = await self._ground(turn, declaration.chat, context)
+        return turn, chat_prompt_of(declaration, history, message, evidence, self._boundary)
 
-        async def find() -> Found:
-            request = asking.request_of(search, dispatch.question, sources, dispatch.scope, dispatch.deadline)
-            try:
-                result = await app.query(bound.corpus, request)
-            except NotFound as error:
-                self._bindings.invalidate(owner)  # whoever asks next has it made anew
-                raise RetrievalError("The corpus of the declared sources was deleted.", SOURCE_LOADING) from error
-            return Found(result.hits, bound.number)
+    async def _turn(self, declaration: Declaration, name: str | None, question: str, scope: RetrievalContext) -> Turn:
+        """Return what is to be grounded: the action of this name, or the chat."""
+        key = (declaration.owner, name, scope.source_paths, scope.agent)
+        if (plan := self._plans.get(key)) is None:
+            agent = await self._declaration(scope.agent) if scope.agent else None
+            if agent and declaration.owner not in agent.roles:
+                raise InvalidRequest(f"agent: {agent.title} does not have {declaration.title}")
+            grounding = declaration.actions[name].grounding if name is not None else declaration.chat
+            plan = plan_of(declaration, grounding, scope.source_paths, agent)
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return Turn(plan, question, scope, scope.deadline or Deadline.after(SECONDS))
 
-        if not search.cache:
-            return await find()
-        return await self._kept.serve(key, bound.number, search.cache_ttl, dispatch.deadline, find)
-
-    async def _units(self, dispatch: Dispatch, entry: Knowledge) -> tuple[Hit, ...]:
-        app = self._app_of(dispatch.scope)
-        documents = await self._bindings.load(
-            app, dispatch.declaration.owner, asking.source_of(entry), dispatch.deadline
-        )
-        return await anyio.to_thread.run_sync(units_of, entry, documents)
+    async def _ground(self, turn: Turn, grounding: Grounding, context: MutableMapping[str, object]) -> Evidence | None:
+        if not grounding.entries:
+            return None
+        with turn.scope.limits(turn.deadline), bound_contextvars(**turn.scope.labels):
+            evidence = await self._retriever.evidence(turn)
+        write(context, evidence)
+        return evidence
 
     def _prompt(self, dispatch: Dispatch, evidence: Evidence | None) -> Prompt:
-        return prompt_of(dispatch.declaration, dispatch.action, evidence, dispatch.given, self._words.boundary)
+        return prompt_of(dispatch.declaration, dispatch.action, evidence, dispatch.given, self._boundary)
 
-    async def _ask(self, dispatch: Dispatch, evidence: Evidence | None) -> AsyncGenerator[str, None]:
-        assert self._model is not None, "checked with the class"
-        prompt = self._prompt(dispatch, evidence)
-        async with aclosing(self._model.stream(prompt, dispatch.deadline)) as pieces:
-            while True:
-                with dispatch.scope.limits(dispatch.deadline):
-                    piece = await _next(pieces, dispatch.deadline)
-                if piece is None:
-                    return
+    async def _answer(self, turn: Turn, prompt: Prompt) -> str:
+        async with aclosing(self._pieces(turn, prompt)) as pieces:
+            return "".join([piece async for piece in pieces])
+
+    async def _pieces(self, turn: Turn, prompt: Prompt) -> AsyncGenerator[str, None]:
+        model, deadline = self._check_model("it"), turn.deadline
+
+        async def begin() -> tuple[AsyncGenerator[str, None], str | None]:
+            """Ask; until the model says something, nothing is lost if it is asked again."""
+            pieces = model.stream(prompt, deadline)
+            piece: str | None = ""
+            while piece == "":
+                piece = await _next(pieces, deadline)
+            return pieces, piece
+
+        with turn.scope.limits(deadline):
+            pieces, piece = await retried(begin, deadline)
+        async with aclosing(pieces):
+            while piece is not None:
                 yield piece
-
-    async def _check_action(self, action: Action, files: Sequence[Knowledge]) -> None:
-        asking.check_served(action.grounding, files)
-        if action.type is ActionType.LLM and self._model is None:
-            raise ConfigurationError("an LLM action needs a model: set SAPWOOD_OPENAI_API_KEY, or give one.")
-        if action.grounding.search:
-            scope, deadline = RetrievalContext(), Deadline.after(SECONDS)
-            request = asking.request_of(action.grounding.search, "check", action.grounding.sources, scope, deadline)
-            await self._app.services.agents.assistants.serving(request)
-
-    def _app_of(self, scope: RetrievalContext) -> Sapwood:
-        return Sapwood(self._app.services, scope.tenant) if scope.tenant else self._app
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """How what was found becomes text."""
-
-    tokenizer: Tokenizer
-    boundary: str
-
-    async def render(
-        self, entry: Knowledge | None, hits: Sequence[Hit], search: SearchSettings, specs: Sequence[Spec]
-    ) -> Rendered:
-        """Return the text of what was found or, with an entry, of what that entry gives."""
-
-        def work() -> Rendered:
-            if entry is None:
-                return render(hits, search.context_format, search.context_window, self.tokenizer, specs)
-            window = entry.max_tokens or search.context_window
-            return render_units(entry, hits, search.context_format, window, self.tokenizer, specs)
-
-        return await anyio.to_thread.run_sync(work) if _is_large(hits) else work()
+                with turn.scope.limits(deadline):
+                    piece = await _next(pieces, deadline)
 
 
 @asynccontextmanager
@@ -325,27 +337,34 @@ async def open_grounded(
     tokenizer: Tokenizer | None = None,
     fetcher: Fetcher | None = None,
 ) -> AsyncGenerator[Grounded, None]:
-    """Open what carries out actions on this application.
+    """Open what carries out actions and chats on this application.
 
-    `memories` are the documents of MEMORY entries. `model` carries out LLM actions, by default that of the application's
-    endpoint. `settings` are those of the corpora that sources are indexed into; by default they are embedded by the one
-    provider that is installed, else hashed. `fetcher` fetches the pages that are used without a search.
+    `memories` are the documents of MEMORY entries. `model` carries out LLM actions and chats, by default that of the
+    application's endpoint. `settings` are those of the corpora that sources are indexed into; by default they are embedded by
+    the one provider that is installed, else hashed. `tokenizer` counts the tokens of contexts, by default that of
+    SAPWOOD_TOKENIZER_FILE, else the one that is installed, else an estimate. `fetcher` fetches the pages that are used
+    without a search.
 
     Raises:
         ConfigurationError: the boundary, the name of a document or what is installed cannot be used.
     """
     check_boundary(boundary)
-    given = memories or {}
+    given, agents = memories or {}, app.services.agents
     installed = await anyio.to_thread.run_sync(_installed)
-    found = await anyio.to_thread.run_sync(choose) if tokenizer is None else tokenizer
-    words = _Words(found, boundary)
+    counting = await anyio.to_thread.run_sync(agents.tokenizer) if tokenizer is None else tokenizer
+    chosen = settings or _settings(installed)
     folder = await anyio.to_thread.run_sync(lambda: tempfile.TemporaryDirectory(prefix="sapwood-memory-"))
     try:
-        await anyio.to_thread.run_sync(_write_memories, Path(folder.name), given)
-        chosen = settings or _settings(installed)
-        bindings = Bindings(chosen, tuple(given), Path(folder.name), fetcher or Fetcher())
-        inventory = Inventory(embeddings=() if settings else installed, memories=tuple(given))
-        yield Grounded(app, bindings, model or app.services.agents.chat, inventory, words)
+        digests = await anyio.to_thread.run_sync(_write_memories, Path(folder.name), given)
+        bindings = Bindings(chosen, digests, Path(folder.name), fetcher or Fetcher(), app.services.preparer)
+        inventory = Inventory(
+            embeddings=() if settings else installed,
+            graphs=await agents.graphs.all() if chosen.graph_search.enabled else (),
+            graph_store=chosen.graph_storage.backend if chosen.graph_indexing.enabled else "",
+            memories=tuple(given),
+        )
+        retriever = Retriever(app, bindings, inventory, counting)
+        yield Grounded(app, bindings, retriever, model or agents.chat, inventory, boundary)
     finally:
         with anyio.move_on_after(5.0, shield=True):
             await anyio.to_thread.run_sync(folder.cleanup)
@@ -371,8 +390,12 @@ def _settings(installed: Sequence[str]) -> CorpusSettings:
     return CorpusSettings(embedding=EmbeddingSettings(provider=name))
 
 
-def _write_memories(folder: Path, memories: Memories) -> None:
-    """Write down the documents of each entry. Blocking: for a thread."""
+def _write_memories(folder: Path, memories: Memories) -> dict[str, str]:
+    """Write down the documents of each entry, beside a folder that has none, and return a digest of them by its name.
+    Blocking: for a thread.
+    """
+    (folder / NOTHING).mkdir(mode=0o700)
+    digests: dict[str, str] = {}
     for number, (entry, documents) in enumerate(memories.items()):
         place = folder / str(number)
         place.mkdir(mode=0o700)
@@ -382,46 +405,6 @@ def _write_memories(folder: Path, memories: Memories) -> None:
                 raise ConfigurationError(f"MEMORY entry {entry!r}: {name[:80]!r} is no name for a document.")
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_text(text, "utf-8", "replace")
-
-
-def _dispatch(
-    owner: object, declaration: Declaration, name: str, arguments: Mapping[str, object], scope: RetrievalContext
-) -> Dispatch:
-    if (action := declaration.actions.get(name)) is None:
-        names = ", ".join(declaration.actions) or "none"
-        raise NotFound(f"{declaration.title} has no action {name!r}; there are: {names}.")
-    given = asking.parameters(name, action.of(owner), arguments)
-    question = asking.question_text(action, given, scope)
-    return Dispatch(declaration, action, given, question, scope, scope.deadline or Deadline.after(SECONDS))
-
-
-def _files(declaration: Declaration) -> tuple[Knowledge, ...]:
-    """Return the sources whose graph a GRAPH entry reads."""
-    return tuple(one for one in declaration.entries if one.type is KnowledgeType.FILE and one.searched)
-
-
-def _unsearched(grounding: Grounding) -> list[Knowledge]:
-    return [one for one in grounding.entries if not one.searched and one.type is not KnowledgeType.GRAPH]
-
-
-def _specs(declaration: Declaration) -> tuple[Spec, ...]:
-    return tuple(Spec(one.name, one.description) for one in (declaration.role, declaration.agent) if one)
-
-
-def _is_large(hits: Sequence[Hit]) -> bool:
-    return sum(len(hit.text) for hit in hits) > LARGE
-
-
-def _evidence(rendered: Rendered, count: int, stale: bool) -> Evidence:
-    return Evidence(rendered.text, count, rendered.truncated, stale, rendered.sources)
-
-
-def _joined(parts: Sequence[Evidence]) -> Evidence:
-    """Return the evidence of several entries as one, in their order."""
-    return Evidence(
-        "\n\n".join(part.text for part in parts if part.text),
-        sum(part.count for part in parts),
-        any(part.truncated for part in parts),
-        any(part.stale for part in parts),
-        tuple(dict.fromkeys(source for part in parts for source in part.sources)),
-    )
+        written = "\0".join(f"{name}\0{text}" for name, text in sorted(documents.items()))
+        digests[entry] = hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()
+    return digests

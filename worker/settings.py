@@ -55,6 +55,10 @@ class WorkerSettings(BaseModel):
 
     `webhooks_private_networks` are networks in CIDR form, separated by commas, to whose addresses and any of whose ports
     webhooks may go beside the public internet, e.g. those of a cluster. URLs of documents may never.
+
+    `tokenizer_file` is the `tokenizer.json` of the model that answers (extra `tokens`): the windows of contexts are then counted
+    in its tokens. Without it they are counted by the tokenizer that is installed as an entry point of the group
+    `sapwood.tokenizer`, else by an estimate that rather counts too many.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -79,6 +83,7 @@ class WorkerSettings(BaseModel):
     openai_api_key: SecretStr | None = None
     openai_model: str = ""
     openai_embedding_model: str = ""
+    tokenizer_file: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = None
     model_concurrency: int = Field(default=16, ge=1, le=1000)
 
     database_pool_size: int = Field(default=10, ge=2, le=500)

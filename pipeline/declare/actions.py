@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from pipeline.declare.entries import Knowledge
 from pipeline.declare.grounding import Grounding, for_action
-from pipeline.declare.question import Question, question_of
+from pipeline.declare.question import Question, question_of, signature_of
 from pipeline.declare.rules import TEXT, check, one_of, within
-from pipeline.errors import ConfigurationError
+from pipeline.errors import ConfigurationError, InvalidRequest
 
 Entries: TypeAlias = Knowledge | Iterable[Knowledge]
 """One entry, or several."""
+
+CONTEXT_PARAMETER = "context"
+"""A parameter of this name gets the context mapping of the call; it is no argument of the action."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _MARK = "__sapwood_action__"
@@ -53,6 +57,7 @@ class Action:
 
     Attributes:
         function: what carries it out; of a method, the function without its object.
+        signature: how it is called; of a method, without its object.
         attribute: the name of a method in its class; empty for a function that is listed.
         grounding: what grounds it; empty for an action without knowledge.
         question: what is searched for; None where nothing is.
@@ -62,9 +67,27 @@ class Action:
     type: ActionType
     description: str
     function: Callable[..., Any]
+    signature: inspect.Signature
     attribute: str
     grounding: Grounding
     question: Question | None
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function wants the context mapping."""
+        return CONTEXT_PARAMETER in self.signature.parameters
+
+    def check(self, arguments: Mapping[str, object]) -> None:
+        """Do nothing if these are arguments of the action. Raises InvalidRequest naming the one that is missing or more."""
+        if CONTEXT_PARAMETER in arguments and self.takes_context:
+            raise InvalidRequest(
+                f"{self.name}: {CONTEXT_PARAMETER} is no argument, the action gets it from its dispatch"
+            )
+        own = {CONTEXT_PARAMETER: None} if self.takes_context else {}
+        try:
+            self.signature.bind(**arguments, **own)
+        except TypeError as error:
+            raise InvalidRequest(f"{self.name}: {error}") from error
 
     def of(self, owner: object) -> Callable[..., Any]:
         """Return what is to be called for this object of the class."""
@@ -140,4 +163,5 @@ def bound(
     """
     grounding = for_action(declaration, mark.knowledge)
     question = question_of(function, grounding.search.query_param, method=method) if grounding.search else None
-    return Action(mark.name, mark.type, mark.description, function, attribute, grounding, question)
+    signature = signature_of(function, method=method)
+    return Action(mark.name, mark.type, mark.description, function, signature, attribute, grounding, question)

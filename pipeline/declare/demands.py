@@ -33,7 +33,7 @@ class Inventory:
         assistants: the providers of models, by kind.
         embeddings: the names of the embedding providers that are installed; with none, texts are hashed.
         graphs: the graph providers.
-        graph_store: where the graph of the documents lies, as in `Reach`.
+        graph_store: where the graph of the documents lies, as in `Reach`; empty where they get none.
         memories: the MEMORY entries whose documents the application has handed over.
     """
 
@@ -94,13 +94,14 @@ class GraphDemand:
         """Raise GraphCapabilityError where the claims of the providers do not leave one, or leave several."""
         if serving(inventory.graphs, self.reach(inventory.graph_store)) is None and self.required:
             raise GraphCapabilityError(
-                "no graph provider serves GRAPH here; declare a FILE entry, or install or configure a provider."
+                "search.strategy GRAPH: no graph provider serves here; declare a FILE entry, install or configure a provider, "
+                "or enable the graph in the settings of the corpora."
             )
 
     def reach(self, store: str) -> Reach:
         """Return what the claims depend on, for documents whose graph lies in this store."""
         ranking: Method = "ppr" if store == "postgres" else "walk"
-        return Reach(self.files, self.fence, graph=bool(self.files), store=store, ranking=ranking)
+        return Reach(self.files, self.fence, graph=bool(self.files and store), store=store, ranking=ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,7 @@ def demands(declaration: Declaration, agent: Declaration | None = None) -> tuple
 
     `agent` is whose role the class is: its FILE entries are in reach too.
     """
-    whole = (*declaration.entries, *(agent.entries if agent else ()))
-    files = frozenset(entry.name for entry in whole if entry.type is KnowledgeType.FILE)
+    files = frozenset(entry.name for entry in files_of(declaration, agent))
     found: list[Demand] = []
     for action in declaration.actions.values():
         found += _of_grounding(f"{declaration.title}: action {action.name!r}", action.grounding, files)
@@ -133,6 +133,23 @@ def demands(declaration: Declaration, agent: Declaration | None = None) -> tuple
     for role in declaration.roles:
         found += demands(declaration_of(role), declaration)
     return tuple(found)
+
+
+def files_of(declaration: Declaration, agent: Declaration | None = None) -> tuple[Knowledge, ...]:
+    """Return the FILE entries in reach of a class, whatever they are used for: its own and those of its agent."""
+    whole = (*declaration.entries, *(agent.entries if agent else ()))
+    return tuple(entry for entry in whole if entry.type is KnowledgeType.FILE)
+
+
+def graph_demand(place: str, grounding: Grounding, files: frozenset[str]) -> GraphDemand | None:
+    """Return what a grounding needs of graph providers, for these FILE entries in reach; None where it asks no graph."""
+    search = grounding.search
+    if search is None or search.strategy in (Strategy.KEYWORD, Strategy.SEMANTIC):
+        return None
+    if grounding.graph:
+        place = f"{place}: knowledge entry {grounding.graph.name!r}"
+    fence = frozenset(entry.name for entry in grounding.sources)
+    return GraphDemand(place, files, fence, search.strategy is Strategy.GRAPH)
 
 
 def check_demands(needed: Iterable[Demand], inventory: Inventory) -> None:
@@ -163,9 +180,8 @@ def _of_grounding(place: str, grounding: Grounding, files: frozenset[str]) -> It
             yield ModelDemand(place, kind, model)
     if search.strategy is not Strategy.KEYWORD:
         yield EmbeddingDemand(place)
-    if search.strategy not in (Strategy.KEYWORD, Strategy.SEMANTIC):
-        fence = frozenset(entry.name for entry in grounding.sources)
-        yield GraphDemand(place, files, fence, search.strategy is Strategy.GRAPH)
+    if graph := graph_demand(place, grounding, files):
+        yield graph
 
 
 def _of_entry(place: str, entry: Knowledge) -> Iterator[Demand]:

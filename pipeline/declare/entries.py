@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from pipeline.declare.rules import FLAG, TEXT, TEXTS, Rule, check, one_of, whole, within, written
+from pipeline.declare.rules import FLAG, NAME, TEXT, TEXTS, Rule, check, one_of, whole, within, written
 from pipeline.declare.search import Search, check_search, settled
 from pipeline.egress import checked
 from pipeline.errors import ConfigurationError, InvalidRequest
@@ -114,7 +114,8 @@ class Knowledge:
     @property
     def media_type(self) -> str:
         """The media type that `format` stands for; empty where that is not given or nothing that is read."""
-        return formats.by_name(f"document.{self.format.removeprefix('.')}") if self.format else ""
+        kind = formats.by_name(f"document.{self.format.removeprefix('.')}") if self.format else ""
+        return formats.FIXED if kind == formats.TEXT else kind
 
 
 SOURCE_MEMBERS = frozenset(item.name for item in fields(Knowledge)) - {"name", "type", "use", "search"}
@@ -125,7 +126,7 @@ OVERRIDES = frozenset({"use", "search", "max_tokens"})
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "name": TEXT,
+        "name": NAME,
         "type": one_of(KnowledgeType),
         "use": one_of(Use),
         "search": Rule("a Search", lambda value: isinstance(value, Search)),
@@ -225,7 +226,8 @@ def _check_entry(entry: object) -> None:
         raise ConfigurationError(f"knowledge is made of Knowledge entries, and {type(entry).__name__} is none.")
     if not TEXT.holds(entry.name):
         raise ConfigurationError("A knowledge entry has a blank name: give it one that actions can call it by.")
-    with within(_place(entry.name)):
+    with within(_place(entry.name[:80])):
+        check({"name": entry.name}, _RULES)
         always = ("type", "use", "search")
         check({member: getattr(entry, member) for member in entry.given if member in always}, _RULES)
         if entry.search is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
 from pipeline.deadline import Deadline
+from pipeline.declare.context import Rendered
 from pipeline.errors import DeadlineExceeded
 from pipeline.flights import Flights
 from schemas.query import Hit
@@ -21,12 +22,14 @@ MAX_RESULTS = 1024
 class Found:
     """Documents that were found while a binding, by its number, held.
 
-    `stale` says that they are older than their TTL, or than what was loaded last.
+    `stale` says that they are older than their TTL, or than what was loaded last. `texts` has what was made of them before, by
+    the way in which they are shown.
     """
 
     hits: tuple[Hit, ...]
     binding: int
     stale: bool = False
+    texts: dict[Hashable, Rendered] = field(default_factory=dict[Hashable, Rendered], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

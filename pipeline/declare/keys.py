@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import cast
 
 CONTEXT = "_rag_context"
@@ -43,7 +43,8 @@ def clear(context: MutableMapping[str, object]) -> None:
 
 def write(context: MutableMapping[str, object], evidence: Evidence) -> None:
     """Set all five keys; `Evidence()` says that nothing was found."""
-    context.update(zip(RESERVED, astuple(evidence), strict=True))
+    values = (evidence.text, evidence.count, evidence.truncated, evidence.stale, evidence.sources)
+    context.update(zip(RESERVED, values, strict=True))
 
 
 def read(context: Mapping[str, object]) -> Evidence | None:

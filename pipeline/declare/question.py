@@ -65,16 +65,26 @@ def question_of(function: Callable[..., object], query_param: str = "", *, metho
 
 def _parameters(function: Callable[..., object], method: bool) -> dict[str, inspect.Parameter]:
     """Return the parameters that have a name of their own, in order, with their annotations resolved."""
-    try:
-        found = list(_signature(function).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError("its parameters cannot be read; declare a function written in Python.") from error
     scope: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
     return {
         parameter.name: parameter.replace(annotation=_resolved(parameter.annotation, scope))
-        for parameter in found[1 if method else 0 :]
+        for parameter in signature_of(function, method=method).parameters.values()
         if parameter.kind not in _VARIADIC
     }
+
+
+def signature_of(function: Callable[..., object], *, method: bool = False) -> inspect.Signature:
+    """Return how a function is called; of a `method`, without its first parameter.
+
+    Raises:
+        ConfigurationError: that cannot be read.
+    """
+    try:
+        found = _signature(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError("its parameters cannot be read; declare a function written in Python.") from error
+    parameters = list(found.parameters.values())
+    return found.replace(parameters=parameters[1 if method else 0 :])
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:

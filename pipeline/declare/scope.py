@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,13 +39,16 @@ class Cancellation:
             raise RunCancelled(self._reason or None)
 
     @contextmanager
-    def ending(self) -> Generator[None, None, None]:
-        """End the block at its next await when this is called off. Raises RunCancelled then, or if it was before."""
+    def ending(self, at: float = math.inf) -> Generator[anyio.CancelScope, None, None]:
+        """End the block at its next await when this is called off, or at this time of the event loop's clock.
+
+        Raises RunCancelled when, or if before, it is called off; whether the time ended the block, the scope says.
+        """
         self.check()
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope(deadline=at) as scope:
             self._scopes.add(scope)
             try:
-                yield
+                yield scope
             finally:
                 self._scopes.discard(scope)
         self.check()
@@ -56,6 +60,7 @@ class RetrievalContext:
 
     Attributes:
         tenant: whose corpora are read; empty for the application's own.
+        agent: the agent whose role it is; its FILE entries are in reach of the role's GRAPH entries.
         session: who the request is for within the tenant.
         run_id, episode: what the request is a part of; with the session, they are in the log.
         cancellation: what calls it off.
@@ -68,6 +73,7 @@ class RetrievalContext:
     """
 
     tenant: str = ""
+    agent: type | None = None
     session: str = ""
     run_id: str = ""
     episode: str = ""
@@ -91,8 +97,7 @@ class RetrievalContext:
     @contextmanager
     def limits(self, deadline: Deadline) -> Generator[None, None, None]:
         """End the block at the deadline or when the request is called off. Raises DeadlineExceeded or RunCancelled."""
-        with self.cancellation.ending():
-            with anyio.CancelScope(deadline=deadline.at) as scope:
-                yield
-            if scope.cancelled_caught:
-                raise DeadlineExceeded()
+        with self.cancellation.ending(deadline.at) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise DeadlineExceeded()

@@ -9,22 +9,30 @@ from pipeline.declare.context import Rendered, Spec, render
 from pipeline.declare.entries import Knowledge, Unit, Use
 from pipeline.declare.tokens import Tokenizer
 from pipeline.errors import InvalidRequest
-from pipeline.ingest.chunk import chunk
+from pipeline.ingest.stages import Prepared
 from schemas.documents import ParsedDocument
 from schemas.query import Hit
-from schemas.settings import ChunkSettings
 
 Span = tuple[int, int]
 
 
-def units_of(entry: Knowledge, documents: Iterable[ParsedDocument]) -> tuple[Hit, ...]:
+def unit_of(entry: Knowledge) -> Unit:
+    """Return what an entry that is used without a search gives at a time."""
+    return Unit.DOCUMENT if entry.use is Use.DIRECT else entry.unit or Unit.SECTION
+
+
+def units_of(entry: Knowledge, documents: Iterable[Prepared]) -> tuple[Hit, ...]:
     """Return what an entry gives, in the order of its documents: for DIRECT what is selected of each, for SEQUENTIAL its
-    units. Nothing blank is among it.
+    units. Nothing blank is among it. The documents are whole and, where the unit is a chunk, cut as well.
     """
     found: list[Hit] = []
-    for document in documents:
+    for prepared in documents:
+        document = prepared.whole
+        if document is None:
+            raise AssertionError("what is used without a search is prepared as a whole")
+        chunks = [(one.start, one.end) for one in prepared.chunks]
         for span in _selected(document, entry.select):
-            for start, end in _cut(entry, document, span):
+            for start, end in _cut(unit_of(entry), document, chunks, span):
                 if text := document.text[start:end].strip():
                     found.append(_hit(document, start, end, text))
     return tuple(found)
@@ -67,17 +75,15 @@ def _selected(document: ParsedDocument, heading: str | None) -> Iterator[Span]:
             yield one.offset, next(behind, len(document.text))
 
 
-def _cut(entry: Knowledge, document: ParsedDocument, span: Span) -> Iterator[Span]:
+def _cut(unit: Unit, document: ParsedDocument, chunks: Sequence[Span], span: Span) -> Iterator[Span]:
     start, end = span
-    unit = Unit.DOCUMENT if entry.use is Use.DIRECT else entry.unit or Unit.SECTION
     if unit is Unit.DOCUMENT:
         yield span
     elif unit is Unit.SECTION:
         inside = [one.offset for one in document.headings if start < one.offset < end]
         yield from pairwise((start, *inside, end))
     else:
-        chunks = chunk(document, ChunkSettings())
-        yield from ((max(one.start, start), min(one.end, end)) for one in chunks if one.start < end and one.end > start)
+        yield from ((max(first, start), min(last, end)) for first, last in chunks if first < end and last > start)
 
 
 def _hit(document: ParsedDocument, start: int, end: int, text: str) -> Hit:

@@ -1,4 +1,5 @@
-"""The models that assist a query (expander, navigator, reranker): their contracts, and how the one for a request is found.
+"""The models that assist a query (expander, navigator, reranker) or an index (writer of contexts): their contracts, and how
+the one for a request or a corpus is found.
 
 What a request names is served by exactly one provider, or the request is an error: nothing is done without it instead.
 """
@@ -42,9 +43,10 @@ class Spent:
         """Add what an answer cost, and return the answer by itself."""
         if not isinstance(answer, Counted):
             return answer
-        self.input_tokens += answer.input_tokens
-        self.output_tokens += answer.output_tokens
-        return answer.answer
+        counted = cast("Counted[T]", answer)
+        self.input_tokens += counted.input_tokens
+        self.output_tokens += counted.output_tokens
+        return counted.answer
 
 
 @runtime_checkable
@@ -114,6 +116,25 @@ class Reranker(Assistant, Protocol):
         ...
 
 
+@runtime_checkable
+class ContextWriter(Assistant, Protocol):
+    """Says where in its document a chunk stands. Installed ones are in the group `sapwood.chunk_context`."""
+
+    def version(self, model: str) -> str:
+        """Name and version of what answers for this model: another one writes all contexts anew. No I/O."""
+        ...
+
+    async def context(self, model: str, document: str, passage: str, deadline: Deadline) -> str | Counted[str]:
+        """Return one or two sentences that say where the passage stands, of use to who searches for it.
+
+        `document` is the part of it that is shown, title and headings first; none of it is to be trusted.
+
+        Raises:
+            ModelError: the model did not answer, or not in a form that can be used.
+        """
+        ...
+
+
 A = TypeVar("A", bound=Assistant)
 
 
@@ -169,6 +190,7 @@ _Words = tuple[str, str, str]
 _EXPANDER: _Words = ("expander", "query_models.expander", "sapwood.query_expansion")
 _NAVIGATOR: _Words = ("navigator_model", "query_models.navigator", "sapwood.navigation")
 _RERANKER: _Words = ("reranker", "query_models.reranker", "sapwood.reranking")
+_WRITER: _Words = ("chunk.context_model", "chunk.context_model", "sapwood.chunk_context")
 
 
 class Assistants:
@@ -179,10 +201,16 @@ class Assistants:
         expanders: Sequence[QueryExpander] = (),
         navigators: Sequence[Navigator] = (),
         rerankers: Sequence[Reranker] = (),
+        writers: Sequence[ContextWriter] = (),
     ) -> None:
         self._expanders = _Kind(_EXPANDER, lambda one: one if isinstance(one, QueryExpander) else None, expanders)
         self._navigators = _Kind(_NAVIGATOR, lambda one: one if isinstance(one, Navigator) else None, navigators)
         self._rerankers = _Kind(_RERANKER, lambda one: one if isinstance(one, Reranker) else None, rerankers)
+        self._writers = _Kind(_WRITER, lambda one: one if isinstance(one, ContextWriter) else None, writers)
+
+    async def writer(self, model: str) -> Assigned[ContextWriter]:
+        """Return who writes the contexts of chunks where a corpus names this model. Raises as `serving` does."""
+        return await self._writers.serving(model)
 
     async def serving(self, request: QueryRequest) -> Assisting:
         """Return who assists a request whose model ids are those that hold, the corpus's included.

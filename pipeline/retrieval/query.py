@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError
 from pipeline.graphs.claims import GraphProvider
-from pipeline.retrieval.assistants import Assigned, Assisting, CountedNavigator, Navigator, QueryExpander, Spent, heard
+from pipeline.retrieval.assistants import Assigned, Assisting, CountedNavigator, Navigator, Spent, heard
 from pipeline.retrieval.board import judge, ranked
 from pipeline.retrieval.chunks import Floats
 from pipeline.retrieval.filters import allowed_chunks

@@ -18,9 +18,11 @@ from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.from_thread import start_blocking_portal
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from pipeline.deadline import Deadline
 from pipeline.declare import ActionType, Knowledge, KnowledgeType, OnFailure, Search, Strategy, Unit, Use, action, role
+from pipeline.declare.classes import declaration_of
 from pipeline.declare.failures import PROVIDER, SOURCE_LOADING
 from pipeline.declare.keys import RESERVED, Evidence, read
 from pipeline.declare.scope import Cancellation, RetrievalContext
@@ -33,6 +35,7 @@ from pipeline.errors import (
     RetrievalError,
     RunCancelled,
 )
+from pipeline.ingest import paid
 from pipeline.ingest.urls import Fetcher
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest, QueryResult
@@ -146,7 +149,10 @@ async def test_r11_r12_a_missing_folder_fails_or_leaves_the_action_without_conte
             await look(grounded, steward(tmp_path / "none"), "kiln")
         assert caught.value.reason == SOURCE_LOADING
         going_on = steward(tmp_path / "none", replace(KEYWORD, on_failure=OnFailure.CONTINUE))
-        assert await look(grounded, going_on, "kiln") == Evidence()
+        with capture_logs() as logs:
+            assert await look(grounded, going_on, "kiln") == Evidence()
+        [line] = [one for one in logs if one["event"] == "grounding.left_out"]
+        assert line["reason"] == SOURCE_LOADING and line["log_level"] == "warning"
         assert await grounded.call(going_on, "answer", {"question": "kiln"})
         assert "Retrieved context" not in stub.messages[-1][1]["content"]
 
@@ -184,7 +190,7 @@ async def test_a_provider_that_fails_is_the_policys_and_a_missing_one_never(
         nobodys = replace(strategy, query_expansion="nobody/m", on_failure=OnFailure.CONTINUE)
         with pytest.raises(ProviderUnavailable, match="action 'look'"):
             await look(grounded, steward(folder / "none", nobodys), "kiln")
-        with pytest.raises(ConfigurationError, match="query_expansion is for MULTI_QUERY"):
+        with pytest.raises(ProviderUnavailable, match="action 'look'"):
             await grounded.check(type(steward(folder, replace(nobodys, strategy=Strategy.HYBRID))))
 
 
@@ -302,7 +308,10 @@ async def test_r26_a_window_with_room_for_nothing_never_reaches_the_model(
         assert not stub.calls[CHATS]
 
 
-async def test_arguments_and_models_that_do_not_fit(given: WorkerSettings, folder: Path, stub: OpenAIStub) -> None:
+async def test_arguments_and_models_that_do_not_fit(
+    given: WorkerSettings, folder: Path, stub: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paid, "PAUSE", 0.0)
     async with opened(given) as (_, grounded):
         owner = steward(folder)
         wrong: list[dict[str, object]] = [
@@ -314,7 +323,7 @@ async def test_arguments_and_models_that_do_not_fit(given: WorkerSettings, folde
         for arguments in wrong:
             with pytest.raises(InvalidRequest):
                 await grounded.call(owner, "look", arguments)
-        stub.fail_next = [500]
+        stub.fail_next = [500] * paid.ATTEMPTS
         with pytest.raises(ModelError, match="500"):
             await grounded.call(owner, "answer", {"question": "kiln"})
 
@@ -542,6 +551,11 @@ async def test_texts_that_the_program_hands_over(given: WorkerSettings) -> None:
             with pytest.raises(RetrievalError, match="address rule") as caught:
                 await look(other, Archivist(), "kiln", "fetch")
             assert caught.value.reason == SOURCE_LOADING
+        async with open_grounded(app, memories=memories, settings=SETTINGS) as again:
+            assert (await look(again, Archivist(), "kiln")).count == 2
+            [corpus] = await app.corpora()
+            counts, _ = await app.accounting((await app.runs(corpus.name))[0].run_id)
+            assert counts == {"unchanged": 2}, "the same documents are the same corpus, whoever hands them over"
         for name in ("../x.md", "/x.md", ".x", ""):
             with pytest.raises(ConfigurationError, match="no name for a document"):
                 async with open_grounded(app, memories={"notes": {name: KILN}}):
@@ -648,10 +662,11 @@ async def test_cached_lookups_are_cheap(given: WorkerSettings, folder: Path, que
     """No time is asserted: the figure is printed with `-s`."""
     async with opened(given) as (_, grounded):
         owner, scope = steward(folder), RetrievalContext(filters={"tier": "approved"})
-        dispatch, _ = await grounded._ground(owner, "look", {"question": "kiln"}, {}, scope)  # pyright: ignore[reportPrivateUsage]
+        await look(grounded, owner, "kiln", scope=scope)
+        turn = await grounded._turn(declaration_of(type(owner)), "look", "kiln", scope)  # pyright: ignore[reportPrivateUsage]
         begun, times = time.process_time(), 5_000
         for _ in range(times):
-            found = await grounded._found(dispatch)  # pyright: ignore[reportPrivateUsage]
+            found = await grounded._retriever._found(turn)  # pyright: ignore[reportPrivateUsage]
             assert found.hits
         lookups = times / (time.process_time() - begun)
         begun = time.process_time()

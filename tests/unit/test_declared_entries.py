@@ -267,7 +267,7 @@ def test_what_may_be_secret_in_a_url_is_in_no_repr() -> None:
 @pytest.mark.parametrize(
     ("suffix", "media_type"),
     [
-        (".txt", "text/plain"),
+        (".txt", "text/plain; format=fixed"),
         ("md", "text/markdown"),
         (".JSON", "application/json"),
         ("yaml", "application/yaml"),

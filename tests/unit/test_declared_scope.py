@@ -8,8 +8,9 @@ import pytest
 from pipeline import errors
 from pipeline.deadline import Deadline
 from pipeline.declare import Cancellation, Knowledge, OnFailure, RetrievalContext, SearchSettings, Strategy
-from pipeline.declare.asking import documents_of, in_scope, request_of, scope_key, source_of
+from pipeline.declare.asking import request_of, scope_key
 from pipeline.declare.failures import PROVIDER, failure_of
+from pipeline.declare.plan import documents_of, in_scope, source_of
 from pipeline.errors import DeadlineExceeded, InvalidRequest, RunCancelled, SapwoodError
 
 
@@ -22,7 +23,7 @@ def made(kind: type[SapwoodError]) -> SapwoodError:
 SOFT = {
     "RetrievalError", "DependencyError", "StoreUnavailable", "Unreachable", "EmbeddedServerError", "ModelError",
     "ModelRefused", "EmbeddingError", "StoreRefused", "Conflict", "Duplicate", "FencedOut", "PromotionConflict",
-    "GenerationChanged", "InconsistentGeneration", "DocumentError", "ParserKilled",
+    "GenerationChanged", "InconsistentGeneration", "DocumentError", "ParserKilled", "LeftOut",
 }  # fmt: skip
 
 

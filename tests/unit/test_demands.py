@@ -184,12 +184,14 @@ def graph_demand(found: tuple[Demand, ...]) -> GraphDemand:
 
 def test_a_graph_entry_needs_exactly_one_provider() -> None:
     found = needs(Search(), GRAPH)
-    assert graph_demand(found) == GraphDemand("Role 'Researcher': action 'answer'", frozenset(), frozenset(), True)
+    assert graph_demand(found) == GraphDemand(
+        "Role 'Researcher': action 'answer': knowledge entry 'graph'", frozenset(), frozenset(), True
+    )
     check_demands(found, Inventory(graphs=[IN_MEMORY, TOOLS]))
     check_demands(found, Inventory(graphs=[IN_MEMORY, TOOLS, MINE]))
-    with pytest.raises(GraphCapabilityError, match="action 'answer': no graph provider serves GRAPH here"):
+    with pytest.raises(GraphCapabilityError, match=r"entry 'graph': search\.strategy GRAPH"):
         check_demands(found, Inventory(graphs=[IN_MEMORY]))
-    with pytest.raises(GraphCapabilityError, match=r"action 'answer': Several graph providers claim"):
+    with pytest.raises(GraphCapabilityError, match=r"entry 'graph': Several graph providers claim"):
         check_demands(found, Inventory(graphs=[MINE, replace(MINE, name="theirs")]))
 
 
