@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pipeline.codegraph.linking import LinkStore
 from pipeline.deadline import Deadline
 from pipeline.generations.manifest import Draft
 from pipeline.generations.rows import DocumentRows
@@ -16,7 +17,7 @@ from pipeline.ports import Tx
 from schemas.documents import DocumentOutcome, Item, Source
 from schemas.graph import Community
 from schemas.ids import CorpusId, RunId
-from schemas.manifest import Manifest
+from schemas.manifest import CodeGraph, Manifest
 
 
 class Derived(Protocol):
@@ -136,6 +137,8 @@ class Building:
     ensure_collection: Callable[[Tx, CorpusId, int, str, str, int], Awaitable[str]]
     remove_documents: Callable[[Tx, CorpusId, int, Sequence[str]], Awaitable[None]]
     write_batch: Callable[[Tx, CorpusId, int, str | None, Sequence[DocumentRows]], Awaitable[None]]
+    links: LinkStore
+    code_figures: Callable[[Tx, CorpusId], Awaitable[CodeGraph]]
     derive: Callable[[Tx, CorpusId, int], Awaitable[Derived]]
     lone_changes: Callable[[Tx, CorpusId, int], Awaitable[Sequence[int] | None]]
     grouped_alike: Callable[[Tx, CorpusId, dict[str, Any]], Awaitable[bool | None]]

@@ -78,7 +78,7 @@ class Egress:
             Unreachable: the host cannot be resolved or connected, or the transfer broke off, also while the body is read.
         """
         parts = self.check(url)
-        addresses = await self._addresses(parts.hostname or "", port_of(parts))
+        addresses = await self.addresses(parts)
         if self._tls is None:  # it reads files
             self._tls = await anyio.to_thread.run_sync(partial(httpx.create_ssl_context, trust_env=False))
         client = httpx.AsyncClient(verify=self._tls, trust_env=False, follow_redirects=False, timeout=None)
@@ -90,8 +90,14 @@ class Egress:
                 finally:
                     await response.aclose()
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        """Resolve once and check every address; one that is forbidden forbids the host."""
+    async def addresses(self, parts: SplitResult) -> list[str]:
+        """Resolve the host of a checked URL once and check every address; one that is forbidden forbids the host.
+
+        Raises:
+            Refused: an address rule.
+            Unreachable: it cannot be resolved.
+        """
+        host, port = parts.hostname or "", port_of(parts)
         try:
             addresses = await self._resolver(host, port)
         except (OSError, UnicodeError) as error:

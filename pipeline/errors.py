@@ -21,7 +21,8 @@ SapwoodError
 ├── InconsistentGeneration      the rows of a generation contradict each other: a defect, never served
 ├── PromotionRefused            the gate found something wrong with the built generation
 ├── DocumentError               one document cannot be read; the others go on
-│   └── ParserKilled
+│   ├── ParserKilled
+│   └── LeftOut                 a rule leaves it out
 ├── DependencyError             a server or model did not do its part
 │   ├── StoreUnavailable
 │   ├── Unreachable             a server on the web
@@ -30,6 +31,8 @@ SapwoodError
 │   │   └── ModelRefused
 │   └── EmbeddingError
 ├── RetrievalError              the knowledge of an action could not be had; its failure policy says what follows
+├── GitFailed                   git refuses a command; whoever gave it says what that means
+├── Wanted                      a file's summary is needed before its reader can be linked
 ├── StoreRefused                a store will not take a statement: a fault of ours
 ├── DeadlineExceeded            our own deadline; never the caller's cancellation
 ├── RunCancelled                somebody asked for the run to stop
@@ -171,6 +174,10 @@ class ParserKilled(DocumentError):
     """The parser went over its limit of memory or time, or crashed, and was ended."""
 
 
+class LeftOut(DocumentError):
+    """A rule leaves this document out; the message names the rule."""
+
+
 class DependencyError(SapwoodError):
     """A server or model did not do its part."""
 
@@ -225,6 +232,26 @@ class RetrievalError(SapwoodError):
     def __init__(self, message: str | None = None, reason: str = "") -> None:
         self.reason = reason
         super().__init__(message)
+
+
+class GitFailed(SapwoodError):
+    """git refuses a command.
+
+    Attributes:
+        said: the last of its words on standard error, which may name an address and is never shown.
+    """
+
+    def __init__(self, command: str = "", said: str = "") -> None:
+        self.said = said
+        super().__init__(f"`git {command}` failed")
+
+
+class Wanted(SapwoodError):
+    """A file's summary is needed before its reader can be linked; `path` names it."""
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__()
+        self.path = path
 
 
 class StoreRefused(SapwoodError):

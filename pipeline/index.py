@@ -1,31 +1,32 @@
 """An index run, step by step: plan, batches, entities and relations, communities, promotion.
 
 Each step is one unit of work under a lease and ends in one fenced transaction; a worker that takes over starts the step
-anew and finds nothing half done. Steps of the root run: PLAN → (batches) → DERIVE → (FOLLOW) → CLUSTER → PROMOTE, where
-FOLLOW is for corpora that use a store outside of PostgreSQL.
+anew and finds nothing half done. Steps of the root run: PLAN → (batches) → (LINK) → DERIVE → (FOLLOW) → CLUSTER → PROMOTE,
+where LINK is for code graphs and FOLLOW for corpora that use a store outside of PostgreSQL.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Any
 
 import anyio.to_thread
 
 from pipeline.building import Building
+from pipeline.codegraph.linking import Linkers, Linking
 from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest
-from pipeline.generations.gate import Extracted, Policy, check_ceiling, graph_policy
+from pipeline.generations.gate import Extracted, check_ceiling, policy_of
 from pipeline.generations.manifest import Draft
 from pipeline.graphs.parts import Clusters
 from pipeline.ingest import communities
 from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
 from pipeline.ingest.communities import Graph, Partition
 from pipeline.ingest.summaries import summarised
-from pipeline.plan import Plan, batches, plan
+from pipeline.plan import BATCH_BYTES, CODE_BATCH_BYTES, Plan, batches, plan
 from pipeline.ports import FencedTx, Tx
 from pipeline.projection import Projection
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
@@ -34,10 +35,10 @@ from schemas.documents import DocumentOutcome, Outcome
 from schemas.events import Documents, Planned, Progress, Promoted, Unchanged
 from schemas.graph import Community
 from schemas.ids import CorpusId
-from schemas.manifest import OverrideRequest
+from schemas.manifest import CodeGraph, OverrideRequest
 from schemas.payloads import BatchPayload, IndexPayload, batch_payload
 from schemas.runs import Lease, RunState
-from schemas.settings import CorpusSettings
+from schemas.settings import CODE_KEYS, CorpusSettings
 
 CALL = 30.0
 """Seconds that reading the plan's or the graph's inputs may take."""
@@ -58,6 +59,7 @@ class Step(IntEnum):
     CLUSTER = 2
     PROMOTE = 3
     FOLLOW = 4
+    LINK = 5
 
 
 class Indexer:
@@ -71,6 +73,7 @@ class Indexer:
         building: Building,
         batch: BatchPipeline,
         projection: Projection,
+        linkers: Linkers,
         around: Callable[[str], AbstractContextManager[object]] = nullcontext,
         paid: Callable[[Mapping[str, int]], None] = lambda counts: None,
     ) -> None:
@@ -79,8 +82,10 @@ class Indexer:
         self._building = building
         self._batch = batch
         self._projection = projection
+        self._linkers = linkers
         self._steps = {
             Step.PLAN: self._plan,
+            Step.LINK: self._link,
             Step.DERIVE: self._derive,
             Step.FOLLOW: self._follow,
             Step.CLUSTER: self._cluster,
@@ -139,10 +144,17 @@ class Indexer:
                 await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
                 await self._unchanged(tx, work)
             else:
-                await self._open(tx, work, payload, recipe, todo, len(settled))
+                await self._open(tx, work, payload, recipe, todo, len(settled), listing.revisions)
 
     async def _open(
-        self, tx: FencedTx, work: Work, payload: IndexPayload, recipe: Recipe, todo: Plan, settled: int
+        self,
+        tx: FencedTx,
+        work: Work,
+        payload: IndexPayload,
+        recipe: Recipe,
+        todo: Plan,
+        settled: int,
+        revisions: Sequence[tuple[str, str]],
     ) -> None:
         """Begin the generation, end what vanished, and hand out the rest as batches."""
         corpus, building = work.lease.corpus_id, self._building
@@ -158,12 +170,14 @@ class Indexer:
                 "dimension": recipe.dimension,
                 "embedding": recipe.embedding,
                 "unchanged": len(todo.unchanged),
+                "revisions": dict(revisions),
             },
         )
         settings = payload.settings.model_dump(mode="json")
+        code = policy_of(payload.settings) == "code"
         units = [
             batch_payload(payload.corpus, number, collection, settings, items, payload.traceparent)
-            for items in batches(todo.to_do)
+            for items in batches(todo.to_do, CODE_BATCH_BYTES if code else BATCH_BYTES)
         ]
         tx.event(
             Planned(
@@ -175,15 +189,35 @@ class Indexer:
                 batches=len(units),
             )
         )
-        tx.advance(Step.DERIVE, number)
+        then = Step.LINK if code else Step.DERIVE
+        tx.advance(then, number)
         if units:
-            tx.spawn(units, Step.DERIVE)
+            tx.spawn(units, then)
 
     async def _unchanged(self, tx: FencedTx, work: Work) -> None:
         counts = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
         current = await self._building.accounting.current(tx, work.lease.corpus_id)
         tx.event(Unchanged(generation=current or 0, outcomes=counts))
         tx.finish(RunState.COMPLETED)
+
+    async def _link(self, work: Work, payload: IndexPayload) -> None:
+        """Bring the links between source files up to the generation; what is found is written in one transaction."""
+        corpus, number, building = work.lease.corpus_id, _number(work), self._building
+
+        async def report(done: int, total: int) -> None:
+            async with work.fenced() as tx:
+                tx.event(Progress(stage="code links", done=done, total=total))
+
+        def reading() -> AbstractAsyncContextManager[Tx]:
+            return building.reading(_within(work))
+
+        found = await Linking(building.links, corpus, number, reading, report, self._linkers).difference()
+        async with work.fenced() as tx:
+            if is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id)):
+                await building.accounting.expect_many(tx)
+            await building.links.write(tx, corpus, number, weights_of(payload.settings), found)
+            tx.event(Progress(stage="code links written", done=found.rows, total=0))
+            tx.advance(Step.DERIVE)
 
     async def _derive(self, work: Work, payload: IndexPayload) -> None:
         corpus, number = work.lease.corpus_id, _number(work)
@@ -284,7 +318,8 @@ class Indexer:
                 await accounting.expect_many(tx)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
-            draft = draft_of(work.lease, payload, recipe, result, parts, outcomes, graph)
+            code = await self._building.code_figures(tx, corpus) if policy_of(payload.settings) == "code" else None
+            draft = draft_of(work.lease, payload, recipe, result, parts, outcomes, graph, code)
             manifest = await self._building.promote(tx, corpus, number, draft)
             counts = {name: check.rows for name, check in manifest.stores.items()}
             tx.event(
@@ -318,8 +353,15 @@ def _regroup(
 
 
 def grouping(settings: CorpusSettings) -> dict[str, Any]:
-    """Return the settings that decide which communities a graph has, as they stand in the payload of a run."""
-    return settings.model_dump(mode="json", include={"graph_indexing", "graph_storage"})
+    """Return the settings that decide which communities a graph has, as they stand in the payload of a run.
+
+    Those of code graphs are left out where they say nothing: a run from before them did not have them.
+    """
+    values = settings.model_dump(mode="json", include={"graph_indexing", "graph_storage"})
+    if not settings.graph_indexing.build_code_graph:
+        for name in CODE_KEYS:
+            del values["graph_indexing"][name]
+    return values
 
 
 def _elsewhere(settings: CorpusSettings) -> bool:
@@ -335,6 +377,7 @@ def draft_of(
     parts: Sequence[dict[str, Any]],
     outcomes: dict[str, int],
     graph: str,
+    code: CodeGraph | None = None,
 ) -> Draft:
     """Return what the run knows of itself: the sums over its batches, what its steps left in `result`, the graph's id."""
     sums: Counter[str] = Counter()
@@ -366,6 +409,8 @@ def draft_of(
         override=OverrideRequest(actor=payload.actor, reason=payload.reason)
         if payload.actor or payload.reason
         else None,
+        code=code,
+        revisions=result.get("revisions") or {},
     )
 
 
@@ -374,18 +419,22 @@ def is_bulk(outcomes: dict[str, int]) -> bool:
     return outcomes.get(Outcome.INDEXED, 0) >= BULK
 
 
-def policy_of(settings: CorpusSettings) -> Policy:
-    """Return what graph a corpus with these settings gets."""
-    return graph_policy(internal=False, enabled=settings.graph_indexing.enabled, code=False)
+def weights_of(settings: CorpusSettings) -> dict[str, float]:
+    """Return the weights of a code graph's edges by kind."""
+    graph = settings.graph_indexing
+    return {
+        "inherits": graph.ast_inherits_weight,
+        "imports": graph.ast_imports_weight,
+        "calls": graph.ast_calls_weight,
+    }
 
 
 def _documents(result: BatchResult) -> Documents:
     plain = (Outcome.INDEXED, Outcome.UNCHANGED)
+    notable = [one for one in result.outcomes if one.outcome not in plain or one.reason]
     return Documents(
         counts=dict(Counter(str(o.outcome) for o in result.outcomes)),
-        notable=tuple((o.document_id, str(o.outcome), o.reason) for o in result.outcomes if o.outcome not in plain)[
-            :NOTABLE
-        ],
+        notable=tuple((one.document_id, str(one.outcome), one.reason) for one in notable[:NOTABLE]),
         chunks=sum(o.chunks for o in result.outcomes if o.outcome is Outcome.INDEXED),
         input_tokens=result.telemetry["input_tokens"],
         output_tokens=result.telemetry["output_tokens"],

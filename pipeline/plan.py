@@ -15,6 +15,9 @@ then shared by more.
 
 BATCHES = 8
 BATCH_BYTES = 4 * 1024 * 1024
+CODE_BATCH_BYTES = 1024 * 1024
+"""Source code becomes three times as many chunks, since each symbol is one."""
+
 RACY_NS = 2_000_000_000
 """A file written less than this many nanoseconds before it was indexed may have changed within the same time stamp."""
 
@@ -67,15 +70,15 @@ def _certainly_same(item: Item, known: Known | None, recipe: bytes) -> bool:
     )
 
 
-def batches(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Cut the work into units of about BATCH_BYTES at most and BATCH_DOCUMENTS documents, in order; above BATCHES units
+def batches(items: Sequence[Item], most: int = BATCH_BYTES) -> Iterator[tuple[Item, ...]]:
+    """Cut the work into units of about `most` bytes at most and BATCH_DOCUMENTS documents, in order; above BATCHES units
     they grow, up to MOST_DOCUMENTS.
     """
     limit = min(MOST_DOCUMENTS, max(BATCH_DOCUMENTS, len(items) // BATCHES))
     unit: list[Item] = []
     size = 0
     for item in items:
-        if unit and (len(unit) >= limit or size + (item.size or 0) > BATCH_BYTES):
+        if unit and (len(unit) >= limit or size + (item.size or 0) > most):
             yield tuple(unit)
             unit, size = [], 0
         unit.append(item)

@@ -17,16 +17,21 @@ class SourceKind(StrEnum):
     FILE = "file"
     URL = "url"
     TRIPLES = "triples"
+    GIT = "git"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place that a corpus mirrors. `location` is an absolute path or a URL; the globs apply to paths below it."""
+    """A place that a corpus mirrors. `location` is an absolute path, a URL or a repository at a revision
+    (`pipeline.ingest.revisions`); the globs apply to paths below it. `revision` is the commit at which an item of a repository
+    was listed, 40 hex digits; empty for the source itself.
+    """
 
     kind: SourceKind
     location: str
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """How one document ended. `reason` is empty only for indexed, unchanged and removed ones."""
+    """How one document ended. `reason` is empty only for unchanged and removed ones and those that were indexed throughout."""
 
     document_id: str
     outcome: Outcome

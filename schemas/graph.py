@@ -28,7 +28,8 @@ class Mention:
     """An entity named in a chunk, and what the chunk says of it.
 
     `start`/`end` are character offsets in the chunk's text with `text[start:end] == name`, or -1/-1 where the name was
-    carried in or could not be located. `type` is an open string, kept verbatim.
+    carried in or could not be located. `type` is an open string, kept verbatim. `identity` is the entity's public id where
+    it has one of its own (see `ids.stands_alone`), else empty: then it follows from name and type.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Mention:
     origin: MentionOrigin = MentionOrigin.TEXT
     description: str = ""
     properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar], hash=False)
+    identity: str = ""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what a pickle holds: the fields alone, which takes a third of the time of their names, and properties if any.
@@ -46,6 +48,8 @@ class Mention:
         the answer of a parser must not make.
         """
         fields = (self.name, self.type, self.start, self.end, self.origin.value, self.description)
+        if self.identity:
+            return restored, (*fields, self.properties, self.identity)
         return restored, (*fields, self.properties) if self.properties else fields
 
 
@@ -57,16 +61,18 @@ def restored(
     origin: str,
     description: str,
     properties: Mapping[str, Scalar] | None = None,
+    identity: str = "",
 ) -> Mention:
     """Return the mention that a pickle holds."""
-    return Mention(name, type_, start, end, MentionOrigin(origin), description, properties or {})
+    return Mention(name, type_, start, end, MentionOrigin(origin), description, properties or {}, identity)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A typed, directed relation stated in a chunk; `start`/`end` delimit its evidence in the chunk's text (-1/-1: all of it).
 
-    `confidence` is in (0, 1]. Subject and object are always mentions of the same chunk too.
+    `confidence` is in (0, 1]. Subject and object are always mentions of the same chunk too, unless they have public ids of
+    their own: then they are mentioned where they are defined.
     """
 
     subject: str
@@ -78,6 +84,8 @@ class Fact:
     start: int = -1
     end: int = -1
     properties: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar], hash=False)
+    subject_id: str = ""
+    object_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

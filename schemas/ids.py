@@ -8,6 +8,7 @@ the primary key refuses the second; nothing is mixed). On the wire a number is 1
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from typing import NewType
 
@@ -19,6 +20,7 @@ CommunityId = NewType("CommunityId", int)
 
 _MASK = (1 << 63) - 1
 _ARTICLES = frozenset({"the", "a", "an"})
+_DIGEST = re.compile(r"(?:.*[^:])?:([0-9a-f]{16})[0-9a-f]{8}", re.DOTALL)
 _PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
@@ -85,16 +87,29 @@ def normalised_type(entity_type: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", entity_type).lower().split())
 
 
+def stands_alone(key: str) -> bool:
+    """Whether a key is the entity's public id itself (`pkg/gate.py::validate`), as source code gives them.
+
+    It holds a point or a colon, which `identity_key` leaves in none.
+    """
+    return "." in key or ":" in key
+
+
 def entity_id(entity_type: str, key: str) -> str:
-    """Return the public id of the entity with this identity key within this type, e.g. `person:c1e4a519e393b70fa2c79cab`."""
+    """Return the public id of the entity with this key: the key itself where it stands alone, else one that follows from
+    the identity key within this type, e.g. `person:c1e4a519e393b70fa2c79cab`.
+    """
+    if stands_alone(key):
+        return key
     kind = normalised_type(entity_type)
     digest = hashlib.sha256(f"{kind}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()
     return f"{kind}:{digest[:24]}"
 
 
 def entity_no(public_id: str) -> EntityNo:
-    """Return the 63-bit number of a public entity id (the first 16 of its hex digits)."""
-    return EntityNo(int(public_id.rsplit(":", 1)[1][:16], 16) & _MASK)
+    """Return the 63-bit number of a public entity id: the first 16 of its hex digits, or of its hash where it has none."""
+    found = _DIGEST.fullmatch(public_id)
+    return EntityNo(int(found[1], 16) & _MASK if found else number_of("entity", public_id))
 
 
 def graph_id(uid: str, generation: int) -> str:

@@ -8,6 +8,10 @@ from schemas.query import Wire
 from schemas.settings import EmbeddingSettings
 
 
+def _nothing(value: object) -> bool:
+    return not value
+
+
 class StoreCheck(Wire):
     """What one store holds for a generation: how many rows, and the order-independent checksum of their ids (hex)."""
 
@@ -45,6 +49,18 @@ class OverrideRequest(Wire):
         return reason
 
 
+class CodeGraph(Wire):
+    """The account of a code graph: `files` by language (`unknown`: source code in a language that is not read), what in them
+    was `unread` by reason, `edges` by kind (`builtin`: references to the language's own names, which are no edges), and
+    references that have none, `unresolved` by reason.
+    """
+
+    files: dict[str, int] = Field(default_factory=dict[str, int])
+    unread: dict[str, int] = Field(default_factory=dict[str, int])
+    edges: dict[str, int] = Field(default_factory=dict[str, int])
+    unresolved: dict[str, int] = Field(default_factory=dict[str, int])
+
+
 class Manifest(Wire):
     """All that a reader needs to read one generation and nothing else.
 
@@ -54,7 +70,8 @@ class Manifest(Wire):
     `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints;
     `provider` is what made the vectors, so that it can embed questions while the corpus moves to another.
     `void` are numbers up to this one that were begun and never published: whatever an external store holds for them does
-    not count.
+    not count. `code` is the account of a code graph, `revisions` are those of checked-out sources by location; both are left
+    out where there is nothing, which is what programs from before them expect.
     """
 
     corpus: str
@@ -84,4 +101,6 @@ class Manifest(Wire):
     override: SparseOverride | None = None
     rolled_back_from: int | None = None
     void: tuple[int, ...] = ()
+    code: CodeGraph | None = Field(default=None, exclude_if=_nothing)
+    revisions: dict[str, str] = Field(default_factory=dict[str, str], exclude_if=_nothing)
     promoted_at: str

@@ -139,7 +139,8 @@ class Sapwood:
         found = await self.create_corpus(corpus, settings)
         self.services.projection.check(found.settings)
         self.services.models.embedding(found.settings.embedding)
-        await self.services.models.extractor(found.settings)
+        if not found.settings.graph_indexing.build_code_graph:
+            await self.services.models.extractor(found.settings)
         with tracing.enqueueing(RunKind.INDEX) as traceparent:
             payload = IndexPayload(
                 corpus=corpus,
@@ -265,7 +266,16 @@ class Sapwood:
             "result": body.get("type"),
             "counts": body.get("counts", {}),
             "seconds": round(seconds, 3),
+            **await self._code_account(run, body),
         }
+
+    async def _code_account(self, run: RunInfo, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the policy of the generation that the run published, and the account of its code graph if it has one."""
+        if body.get("type") != "promoted":
+            return {}
+        manifest = await self.services.generations.manifest(run.corpus_id, body["generation"], _soon())
+        code = {"code": manifest.code.model_dump(mode="json")} if manifest.code else {}
+        return {"policy": manifest.policy, **code}
 
     async def generations(self, corpus: str) -> list[dict[str, Any]]:
         """Return all generations of a corpus, newest first."""

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Annotated, Any
 
 import anyio
+import anyio.to_thread
 import typer
 
 from pipeline.errors import (
@@ -19,10 +20,12 @@ from pipeline.errors import (
     RunCancelled,
     SapwoodError,
 )
+from pipeline.ingest.sources import at_revision
 from schemas.query import Strategy
 from worker import operations, show
 from worker.app import Sapwood, open_sapwood
 from worker.changes import apply_changes
+from worker.code_commands import register as register_code
 from worker.embedded_commands import register
 from worker.gateway.command import gateway
 from worker.graph_commands import register as register_graphs
@@ -79,6 +82,7 @@ def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
 register_keys(app, run)
 register_webhooks(app, run)
 register_graphs(app, run)
+register_code(app, run)
 app.command()(gateway)
 app.command()(mcp)
 
@@ -184,7 +188,14 @@ def corpus_delete(
 @app.command()
 def index(
     corpus: CorpusName,
-    source: Annotated[list[str], typer.Argument(help="Folders, files, URLs, triples (.jsonl).")] = [],  # noqa: B006
+    source: Annotated[
+        list[str], typer.Argument(help="Folders, files, URLs, triples (.jsonl), repositories (git+https://…@rev).")
+    ] = [],  # noqa: B006
+    rev: Annotated[str, typer.Option(help="Read the sources as git repositories at this branch, tag or commit.")] = "",
+    generated: Annotated[
+        bool, typer.Option("--generated", help="Of repositories also generated and vendored files.")
+    ] = False,
+    submodules: Annotated[bool, typer.Option("--submodules", help="Of repositories also the submodules.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the work to `sapwood worker`.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on: sync again whenever a file changes.")] = False,
     include: Annotated[list[str], typer.Option(help="Only files that match this glob.")] = [],  # noqa: B006
@@ -197,18 +208,29 @@ def index(
     """Make CORPUS mirror these sources: new, changed and vanished files. Without a SOURCE: those it remembers.
 
     Examples: `sapwood index handbook examples/handbook` ·
-    `sapwood index site https://example.org/page.html --detach` · `sapwood index notes ~/notes --watch`
+    `sapwood index site https://example.org/page.html --detach` · `sapwood index notes ~/notes --watch` ·
+    `sapwood index code ~/project --rev v1.2 --set graph_indexing.build_code_graph=true`
     """
-    request = operations.IndexRequest(
-        corpus=corpus,
-        sources=tuple(source),
-        include=tuple(include),
-        exclude=tuple(exclude),
-        changes=tuple(changes),
-        actor=actor,
-        override_reason=override_reason,
-    )
-    run(lambda sapwood: operations.index(sapwood, request, detach=detach, watch=watch, json=json))
+
+    def asked() -> operations.IndexRequest:
+        if (rev or generated or submodules) and not source:
+            raise InvalidRequest("--rev, --generated and --submodules say how sources are read: name them again.")
+        at = [at_revision(one, rev, generated=generated, submodules=submodules) for one in source]
+        return operations.IndexRequest(
+            corpus=corpus,
+            sources=tuple(at),
+            include=tuple(include),
+            exclude=tuple(exclude),
+            changes=tuple(changes),
+            actor=actor,
+            override_reason=override_reason,
+        )
+
+    async def action(sapwood: Sapwood) -> int:
+        request = await anyio.to_thread.run_sync(asked)
+        return await operations.index(sapwood, request, detach=detach, watch=watch, json=json)
+
+    run(action)
 
 
 @app.command()

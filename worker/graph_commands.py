@@ -17,6 +17,7 @@ from rich.table import Table
 from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest, Refusal
 from pipeline.graphtools.definitions import QUERY
+from pipeline.graphtools.ready import READY
 from pipeline.graphtools.refusal import Code
 from schemas.exposed import GraphSchema
 from schemas.published import GraphLimits, Publication, PublishedGraph
@@ -120,7 +121,10 @@ class _Commands:
         self,
         name: Name,
         schema: Annotated[
-            str, typer.Argument(metavar="FILE", help="The allow-list as JSON; `-` reads standard input.")
+            str,
+            typer.Argument(
+                metavar="FILE", help="The allow-list as JSON; `-` reads standard input, `code` is ready-made."
+            ),
         ],
         corpus: Annotated[str, typer.Option(help="The corpus whose graph it is.")],
         description: Annotated[str, typer.Option(help="What agents are told is in it.")] = "",
@@ -137,7 +141,10 @@ class _Commands:
     ) -> None:
         """Let agents ask the graph of a corpus under NAME: what the allow-list names, and nothing else of it.
 
-        A name that is published already is replaced. Workers and gateways follow at once.
+        A name that is published already is replaced. Workers and gateways follow at once. `code` stands for the allow-list of
+        source code, which fits every corpus with `graph_indexing.build_code_graph`; a file of that name is `./code`.
+
+        Example: `sapwood graph publish repository code --corpus sapwood`
 
         Example: `sapwood graph publish workshop schema.json --corpus handbook --description "Who may use which machine"`
         """
@@ -245,21 +252,27 @@ def _for(sapwood: Sapwood, tenant: str) -> Sapwood:
 def _publication(
     schema: str, corpus: str, description: str, limits: Mapping[str, Any], demand_disclosure: bool
 ) -> Publication:
-    try:
-        text = sys.stdin.buffer.read() if schema == "-" else Path(schema).read_bytes()
-    except OSError as error:
-        raise InvalidRequest(f"{schema} cannot be read: {error.strerror}.") from None
+    exposed = READY.get(schema) or _read(schema)
     try:
         return Publication(
             corpus=corpus,
-            description=description,
-            graph_schema=read_schema(text, "the input" if schema == "-" else schema),
+            description=description or exposed.description,
+            graph_schema=exposed,
             limits=GraphLimits.model_validate(limits),
             demand_disclosure=demand_disclosure,
         )
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequest(f"{'.'.join(map(str, first['loc'])) or 'limits'}: {first['msg']}") from None
+
+
+def _read(file: str) -> GraphSchema:
+    """Return the allow-list in a file. Raises InvalidRequest."""
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
+    return read_schema(text, "the input" if file == "-" else file)
 
 
 def _summary(one: PublishedGraph) -> str:

@@ -44,7 +44,8 @@ async def index(sapwood: Sapwood, request: IndexRequest, *, detach: bool, watch:
     code = await _index_once(sapwood, request, detach=detach, json=json)
     if not watch:
         return code
-    folders = [s.location for s in await sapwood.sources(request.corpus) if s.kind is not SourceKind.URL]
+    still = (SourceKind.URL, SourceKind.GIT)  # what changes there is not seen from here
+    folders = [s.location for s in await sapwood.sources(request.corpus) if s.kind not in still]
     if not folders:
         raise InvalidRequest("--watch needs a folder or file among the sources")
     again = replace(request, sources=())

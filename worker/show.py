@@ -145,6 +145,10 @@ def index_report(
     out.print(f"[bold]{run.state}[/bold] {escape(run.error)} documents: {accounting}")
     counts = ", ".join(f"{count} {name}" for name, count in dict(summary.get("counts", {})).items())
     out.print(f"generation {summary.get('generation')}: {counts} [dim]({summary.get('seconds')} s)[/dim]")
+    code: Mapping[str, Mapping[str, int]] = summary.get("code", {})
+    for part, numbers in code.items():
+        if numbers:
+            out.print(f"  {part}: {', '.join(f'{count} {escape(name)}' for name, count in numbers.items())}")
     return None
 
 

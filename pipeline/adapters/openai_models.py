@@ -22,6 +22,7 @@ from openai.types.chat import ChatCompletionChunk
 from pipeline.deadline import Deadline
 from pipeline.declare.chat import Prompt
 from pipeline.errors import ConfigurationError, ModelError, ModelRefused, SapwoodError
+from pipeline.ingest.contexts import CONTEXTS, context_messages
 from pipeline.ingest.embed import CALL_TEXTS, Embedded
 from pipeline.ingest.paid import retried, spread
 from pipeline.ingest.prompt import (
@@ -245,10 +246,12 @@ class _QueryModels:
     def _name(self, model: str) -> str:
         return self._default if model == "openai" else model.removeprefix("openai/") * model.startswith("openai/")
 
-    async def _object(
-        self, model: str, messages: Messages, schema: Mapping[str, Any], deadline: Deadline
-    ) -> Counted[dict[str, Any]]:
-        """Return the JSON object of the model's answer; it is asked once, whoever listens asks again."""
+    async def _asked(
+        self, model: str, messages: Messages, schema: Mapping[str, Any], member: str, deadline: Deadline
+    ) -> Counted[Any]:
+        """Return what this member of the JSON object is that the model answers with: what that is, the caller's caller finds
+        out, who also asks again where the endpoint is busy.
+        """
         if len(self._chats) > MAX_CHATS:
             self._chats.clear()  # what was learnt of the endpoint is learnt again
         chat = self._chats.setdefault(model, _JsonChat(self._client, self._name(model), self._setting))
@@ -256,7 +259,7 @@ class _QueryModels:
         if answer.cut_off or len(answer.text) > MAX_ANSWER:
             raise ModelRefused("The model's answer was cut off, or is too long.")
         try:
-            return Counted(json_object(answer.text), answer.input_tokens, answer.output_tokens)
+            return Counted(json_object(answer.text).get(member), answer.input_tokens, answer.output_tokens)
         except ModelError as error:
             raise ModelRefused(str(error)) from error  # it would say the same again
 
@@ -266,8 +269,7 @@ class OpenAIExpander(_QueryModels):
 
     async def expand(self, model: str, question: str, most: int, deadline: Deadline) -> Counted[Sequence[str]]:
         """See `QueryExpander`."""
-        found = await self._object(model, expansion_messages(question, most), EXPANSION_SCHEMA, deadline)
-        return replace(found, answer=found.answer.get("queries"))  # what it is, its caller finds out
+        return await self._asked(model, expansion_messages(question, most), EXPANSION_SCHEMA, "queries", deadline)
 
 
 class OpenAINavigator(_QueryModels):
@@ -278,8 +280,23 @@ class OpenAINavigator(_QueryModels):
     ) -> Counted[Sequence[int]]:
         """See `Navigator`."""
         messages = navigation_messages(question, options, most)
-        found = await self._object(model, messages, NAVIGATION_SCHEMA, deadline)
-        return replace(found, answer=found.answer.get("open"))
+        return await self._asked(model, messages, NAVIGATION_SCHEMA, "open", deadline)
+
+
+class OpenAIContexts(_QueryModels):
+    """A `ContextWriter` over `/chat/completions`."""
+
+    def version(self, model: str) -> str:
+        """See `ContextWriter`."""
+        return f"openai/{self._name(model)}/{CONTEXTS}"
+
+    async def context(self, model: str, document: str, passage: str, deadline: Deadline) -> Counted[str]:
+        """See `ContextWriter`."""
+        messages = context_messages(document, passage)
+        answer = await _chat(self._client, self._name(model), messages, {}, deadline, self._setting)
+        if answer.cut_off:
+            raise ModelRefused("The model's answer was cut off at its own limit of length.")
+        return Counted(answer.text, answer.input_tokens, answer.output_tokens)
 
 
 class EndpointReranker(_QueryModels):

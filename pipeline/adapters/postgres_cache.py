@@ -34,7 +34,7 @@ class Connections(Protocol):
 
 
 class PostgresCache:
-    """A `Cache` over one database."""
+    """A `Cache` and a `ContextCache` over one database."""
 
     def __init__(self, database: Connections) -> None:
         self._database = database
@@ -63,6 +63,17 @@ class PostgresCache:
             await self._fetch(
                 "put_extractions", corpus, fingerprint, list(found), [pack(one) for one in found.values()]
             )
+
+    async def contexts(self, corpus: CorpusId, fingerprint: str, places: Sequence[bytes]) -> dict[bytes, str]:
+        """See `ContextCache`."""
+        rows = await self._fetch("contexts", corpus, fingerprint, list(places)) if places else ()
+        return {row["place_hash"]: row["context"] for row in rows}
+
+    async def put_context(
+        self, corpus: CorpusId, fingerprint: str, place: bytes, passage_hash: bytes, context: str
+    ) -> None:
+        """See `ContextCache`."""
+        await self._fetch("put_context", corpus, fingerprint, place, passage_hash, context)
 
     async def _fetch(self, query: str, *args: Any) -> Sequence[Any]:
         deadline = Deadline.after(CAP)

@@ -22,6 +22,9 @@ PAGE = 2_000
 SECTIONS = ("documents", "chunks", "mentions", "facts", "entities", "relations", "memberships", "communities")
 """The kinds of lines, in the order in which they follow the header."""
 
+CODE_SECTIONS = ("sources", "links")
+"""Those that follow where there is source code."""
+
 _IDS = frozenset({"chunk_id", "entity_no", "source_no", "target_no", "community_id", "parent"})
 
 
@@ -52,7 +55,7 @@ async def export(
             raise NotFound(f"Generation {generation} of this corpus cannot be read (any more).")
         manifest = header["manifest"]
         yield _line("header", {"format": 1, "corpus": header["name"], "generation": generation, "manifest": manifest})
-        for section in SECTIONS:
+        for section in (*SECTIONS, *CODE_SECTIONS):
             args = (corpus, generation, manifest["collection"]) if section == "chunks" else (corpus, generation)
             async for row in _rows(tx, section, args):
                 yield _line(section, {n: _plain(n, value) for n, value in row.items() if value or n != "properties"})

@@ -123,7 +123,8 @@ class PostgresCollector:
             current = await tx.fetchval(_SQL["quiet"], corpus)
             if current is None or (self._swept.get(corpus) == current and not texts_went):
                 return 0
-            tags = [await tx.execute(_SQL[name], corpus) for name in ("unused_vectors", "unused_extractions")]
+            unused = ("unused_vectors", "unused_extractions", "unused_contexts")
+            tags = [await tx.execute(_SQL[name], corpus) for name in unused]
         self._swept[corpus] = current
         return sum(int(tag.split()[-1]) for tag in tags)
 

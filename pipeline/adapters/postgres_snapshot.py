@@ -18,7 +18,7 @@ from pipeline.errors import GenerationChanged, NotFound
 from pipeline.ports import Tx
 from pipeline.queries import load
 from pipeline.retrieval.rows import ChunkRows, Delta, EntityRows, Ints, MentionRows, RelationRows
-from schemas.ids import CorpusId
+from schemas.ids import CorpusId, identity_key
 
 _SQL = load("snapshot")
 
@@ -126,7 +126,8 @@ def _numbers(parts: Iterable[bytes], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _entities(pages: Sequence[Any]) -> EntityRows:
     numbers = _numbers([page["numbers"] for page in pages], _PAIR)
-    keys = [key for page in pages for key in page["keys"]]
+    pairs = [pair for page in pages for pair in zip(page["keys"], page["names"], strict=True)]
+    keys = [key if name is None else identity_key(name) or key for key, name in pairs]
     return EntityRows(numbers["one"].astype(np.int64), keys, numbers["two"].astype(np.int64))
 
 

@@ -12,9 +12,9 @@ Kind = Literal["imports", "inherits", "calls"]
 Scope = Literal["corpus", "external", "builtin"]
 
 UNRESOLVED = (
-    "unknown_name", "unknown_attribute", "unknown_value", "missing_module", "dynamic", "ambiguous", "too_deep",
+    "unknown_name", "unknown_attribute", "unknown_value", "missing_module", "dynamic", "ambiguous", "too_deep", "anonymous",
 )  # fmt: skip
-"""Why a reference has no edge: each is counted, none is guessed."""
+"""Why a reference has no edge: each is counted, none is guessed. `anonymous`: its target is known and no entity."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -22,7 +22,7 @@ MAX_NESTING = 200
 """Levels of nested forms that a frontend makes; deeper ones become `Opaque` without parts, and are counted."""
 
 
-class Form(msgspec.Struct, frozen=True, array_like=True, tag_field="t"):
+class Form(msgspec.Struct, frozen=True, array_like=True, tag_field="t", gc=False):
     """A piece of a summary, written as an array that begins with its tag."""
 
 
@@ -88,7 +88,17 @@ class Star(Form, frozen=True, tag="*"):
 
 
 class Choice(Form, frozen=True, tag="u"):
-    """One of several: conditional expressions, `a or b`."""
+    """One of several: conditional expressions, `a or b`. `conditions` are only looked at for calls."""
+
+    options: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
+
+
+class First(Form, frozen=True, tag="1"):
+    """The first of these that is there: Java's `foo()` is of the innermost class that has it, inherited or its own.
+
+    An option counts as there where it means a definition of the corpus; of the others the last one counts.
+    """
 
     options: tuple[Expression, ...]
 
@@ -310,7 +320,7 @@ class Class(Form, frozen=True, tag="C"):
 
 Expression = (
     Name | Attribute | Constant | Call | Sequence | Mapping | Index | Star | Choice | Awaited | Yield | Super | This
-    | Lambda | Comprehension | Walrus | Instance | Opaque
+    | Lambda | Comprehension | Walrus | Instance | Opaque | First
 )  # fmt: skip
 Statement = (
     Assign | Evaluate | Return | Raise | Branch | Loop | Try | With | Scope | Delete | Import | From | Export | Define

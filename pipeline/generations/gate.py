@@ -8,6 +8,7 @@ from typing import Literal
 
 from pipeline.errors import PromotionRefused, Refused
 from schemas.manifest import OverrideRequest, SparseOverride, StoreCheck
+from schemas.settings import CorpusSettings
 
 Policy = Literal["excluded", "off", "code", "semantic"]
 Sparse = Literal["auto", "allow", "refuse"]
@@ -22,6 +23,12 @@ def graph_policy(*, internal: bool, enabled: bool, code: bool) -> Policy:
     if not enabled:
         return "off"
     return "code" if code else "semantic"
+
+
+def policy_of(settings: CorpusSettings) -> Policy:
+    """Return what graph a corpus with these settings gets."""
+    graph = settings.graph_indexing
+    return graph_policy(internal=False, enabled=graph.enabled, code=graph.build_code_graph)
 
 
 def check_ceiling(policy: Policy, chunks: int, ceiling: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipeline.generations.gate import Extracted, Policy, Sparse
 from schemas.ids import CorpusId, RunId
-from schemas.manifest import Manifest, OverrideRequest, SparseOverride, StoreCheck
+from schemas.manifest import CodeGraph, Manifest, OverrideRequest, SparseOverride, StoreCheck
 from schemas.settings import EmbeddingSettings
 
 
@@ -43,6 +43,8 @@ class Draft:
     sparse: Sparse = "auto"
     paid: bool = False
     override: OverrideRequest | None = None
+    code: CodeGraph | None = None
+    revisions: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def manifest(
         input_tokens=draft.input_tokens,
         output_tokens=draft.output_tokens,
         override=override,
+        code=draft.code,
+        revisions=draft.revisions,
         promoted_at=figures.at,
     )
 

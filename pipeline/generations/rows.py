@@ -16,7 +16,7 @@ from schemas.ids import EntityNo, entity_id, entity_no, identity_key
 
 DOCUMENT = (
     "corpus_id", "document_id", "born", "source_location", "locator", "content_hash", "recipe", "size", "mtime_ns",
-    "media_type", "title", "metadata", "chars", "chunks",
+    "media_type", "title", "metadata", "chars", "chunks", "language", "summary",
 )  # fmt: skip
 CHUNK = (
     "corpus_id", "chunk_id", "born", "document_id", "ordinal", "text", "char_start", "char_end", "first_line",
@@ -39,6 +39,7 @@ class DocumentRows:
 
     `vectors` has one row for each chunk. `size` is in bytes and `mtime_ns` in nanoseconds, both None where unknown.
     A mention whose identity key is empty is not a node, and a fact with such an end is not an edge: both are left out.
+    `language` and `summary` are those of source code, of which an empty file is a document without chunks.
     """
 
     document_id: str
@@ -56,12 +57,14 @@ class DocumentRows:
     vectors: Vectors
     mentions: Sequence[Sequence[Mention]]
     facts: Sequence[Sequence[Fact]]
+    language: str = ""
+    summary: bytes = b""
 
 
 @lru_cache(65_536)
-def numbered(entity_type: str, name: str) -> tuple[EntityNo, str] | None:
-    """Return the entity's number and its identity key, or None if the name has no key."""
-    key = identity_key(name)
+def numbered(entity_type: str, name: str, identity: str = "") -> tuple[EntityNo, str] | None:
+    """Return the entity's number and its key (its public id, if it has one of its own), or None if the name has no key."""
+    key = identity or identity_key(name)
     return (entity_no(entity_id(entity_type, key)), key) if key else None
 
 
@@ -70,7 +73,7 @@ def document_records(corpus: int, number: int, documents: Sequence[DocumentRows]
     for d in documents:
         yield (
             corpus, d.document_id, number, d.source_location, d.locator, d.content_hash, d.recipe, d.size, d.mtime_ns,
-            d.media_type, d.title, d.metadata, d.chars, len(d.chunks),
+            d.media_type, d.title, d.metadata, d.chars, len(d.chunks), d.language or None, d.summary or None,
         )  # fmt: skip
 
 
@@ -89,7 +92,7 @@ def mention_records(corpus: int, number: int, documents: Sequence[DocumentRows])
     for document in documents:
         for chunk, mentions in zip(document.chunks, document.mentions, strict=True):
             for m in mentions:
-                if found := numbered(m.type, m.name):
+                if found := numbered(m.type, m.name, m.identity):
                     yield (
                         corpus, chunk.chunk_id, found[0], number, m.type, found[1], m.name, m.start, m.end,
                         m.origin, m.description, stored(m.properties) if m.properties else None,
@@ -101,8 +104,8 @@ def fact_records(corpus: int, number: int, documents: Sequence[DocumentRows]) ->
     for document in documents:
         for chunk, facts in zip(document.chunks, document.facts, strict=True):
             for f in facts:
-                source = numbered(f.subject_type, f.subject)
-                target = numbered(f.object_type, f.object)
+                source = numbered(f.subject_type, f.subject, f.subject_id)
+                target = numbered(f.object_type, f.object, f.object_id)
                 if source and target:
                     yield (
                         corpus, chunk.chunk_id, source[0], target[0], f.type, number, f.confidence, f.start, f.end,

@@ -11,22 +11,26 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
+from pipeline.codegraph.fingerprint import FINGERPRINT as CODE
 from pipeline.deadline import Deadline
-from pipeline.errors import DeadlineExceeded, DependencyError, SapwoodError
+from pipeline.errors import DeadlineExceeded, DependencyError, LeftOut, SapwoodError
+from pipeline.generations.gate import policy_of
 from pipeline.generations.rows import DocumentRows
-from pipeline.ingest.chunk import passage_text
+from pipeline.ingest.contexts import ContextCache, Contextual, Contextualiser, passage_of, version_of
 from pipeline.ingest.embed import Embedding, embed_texts
 from pipeline.ingest.extract import extract_texts
 from pipeline.ingest.offline import FINGERPRINT as OFFLINE
 from pipeline.ingest.offline import carried
 from pipeline.ingest.prepare import FINGERPRINT as READING
 from pipeline.ingest.prepare import Prepared, Preparer, Request
-from pipeline.ingest.sources import Listing, list_sources, read
+from pipeline.ingest.repositories import Repositories
+from pipeline.ingest.sources import Listing, list_all, read
 from pipeline.ingest.summaries import Summariser
 from pipeline.ingest.urls import Fetcher
 from pipeline.plan import RACY_NS, Known
 from pipeline.ports import Cache, Extractor, Vectors
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
+from pipeline.retrieval.assistants import Assigned, ContextWriter, Spent
 from schemas.documents import Chunk, DocumentOutcome, Item, Outcome, Source, SourceKind
 from schemas.graph import Extraction, Mention
 from schemas.ids import CorpusId
@@ -37,7 +41,12 @@ from schemas.settings import recipe as recipe_of
 FETCHES = 8
 """Pages that are fetched at once."""
 
-COUNTERS = ("selected", "attempted", "succeeded", "failed", "truncated", "input_tokens", "output_tokens")
+COUNTERS = (
+    "selected", "attempted", "succeeded", "failed", "truncated", "contexts", "contexts_failed", "input_tokens", "output_tokens",
+)  # fmt: skip
+
+UNFINISHED = b""
+"""The recipe of a document that is not yet what its recipe makes of it, so that the next run takes it up again."""
 
 
 class Models(Protocol):
@@ -55,16 +64,28 @@ class Models(Protocol):
         """Return what writes the summaries of communities, or None where they are made offline."""
         ...
 
+    async def writer(self, model: str) -> Assigned[ContextWriter]:
+        """Return who says where chunks stand, for a model that is named for it."""
+        ...
+
+
+class PaidWork(Cache, ContextCache, Protocol):
+    """Keeps all that batches pay for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What documents are made with. `fingerprint` changes whenever their rows would; `paid` is the extractor's."""
+    """What documents are made with. `fingerprint` changes whenever their rows would; `paid` is the extractor's.
+
+    `contains` is the weight of containment where source code is read, else None.
+    """
 
     fingerprint: bytes
     embedding: str
     dimension: int
     extraction: str
     paid: bool
+    contains: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +106,7 @@ class _Sorting:
     outcomes: dict[str, DocumentOutcome] = field(default_factory=dict[str, DocumentOutcome])
     restat: list[Item] = field(default_factory=list[Item])
     kept: set[str] = field(default_factory=set[str])
+    lacking: dict[str, Contextual] = field(default_factory=dict[str, Contextual])
 
     def end(self, item: Item, outcome: Outcome, reason: str = "", chunks: int = 0) -> None:
         self.outcomes[item.document_id] = DocumentOutcome(item.document_id, outcome, reason, chunks)
@@ -105,34 +127,49 @@ class BatchPipeline:
     """The stages of a batch, shared by all batches of a process. `calls` are the slots for paid model calls."""
 
     def __init__(
-        self, models: Models, preparer: Preparer, fetcher: Fetcher, cache: Cache, calls: anyio.CapacityLimiter
+        self,
+        models: Models,
+        preparer: Preparer,
+        fetcher: Fetcher,
+        repositories: Repositories,
+        cache: PaidWork,
+        calls: anyio.CapacityLimiter,
     ) -> None:
         self._models = models
         self._preparer = preparer
         self._fetcher = fetcher
+        self._repositories = repositories
         self._cache = cache
         self._calls = calls
         self._turn = anyio.Lock()
+        self._contexts = Contextualiser(cache, calls, self._turn)
         self._fetches = anyio.CapacityLimiter(FETCHES)
 
     async def recipe(self, settings: CorpusSettings, deadline: Deadline) -> Recipe:
         """Return what documents of a corpus with these settings are made with; may ask the embedding for its width."""
-        embedding, extractor = self._models.embedding(settings.embedding), await self._models.extractor(settings)
+        embedding, extractor = self._models.embedding(settings.embedding), await self._extractor(settings)
         if embedding.dimension is None:
             await embedding.embed(["width"], deadline)
-        extraction = extractor.fingerprint if extractor else "none"
+        code = policy_of(settings) == "code"
+        extraction = extractor.fingerprint if extractor else CODE if code else "none"
+        writers = [await self._models.writer(model) for model in settings.all_context_models]
         return Recipe(
-            recipe_of(settings, READING, ANALYZER, embedding.fingerprint, extraction),
+            recipe_of(settings, READING, ANALYZER, embedding.fingerprint, extraction, *map(version_of, writers)),
             embedding.fingerprint,
             embedding.dimension or 0,
             extraction,
             bool(extractor and extractor.paid),
+            settings.graph_indexing.ast_contains_weight if code else None,
         )
+
+    async def _extractor(self, settings: CorpusSettings) -> Extractor | None:
+        """Return what reads the texts; source code is not read by it, so that none need be configured."""
+        return None if settings.graph_indexing.build_code_graph else await self._models.extractor(settings)
 
     async def listing(self, sources: Sequence[Source], deadline: Deadline) -> Listing:
         """Return what the sources hold now, in canonical order."""
         deadline.budget(1.0)
-        return await anyio.to_thread.run_sync(list_sources, sources)
+        return await list_all(sources, self._repositories, deadline)
 
     def expect(self, documents: int) -> None:
         """Get ready, beside the caller, for so many documents that are to be read soon."""
@@ -153,16 +190,20 @@ class BatchPipeline:
         recipe = await self.recipe(payload.settings, deadline)
         sorting = _Sorting()
         fresh = await self._fresh(payload.items, known, recipe, sorting, deadline)
-        prepared = await self._prepared(fresh, payload.settings, recipe.extraction == OFFLINE, sorting)
+        prepared = await self._prepared(fresh, payload.settings, recipe, sorting)
+        prepared, spent = await self._contextual(corpus, prepared, payload.settings, sorting, deadline)
         rows, telemetry = await self._rows(corpus, prepared, payload.settings, recipe, deadline)
+        for counter, count in spent.items():
+            telemetry[counter] += count
         for row in rows:
-            sorting.outcomes[row.document_id] = DocumentOutcome(
-                row.document_id, Outcome.INDEXED, chunks=len(row.chunks)
-            )
+            if row.chunks:
+                sorting.outcomes[row.document_id] = _indexed(row, sorting.lacking.get(row.document_id))
         outcomes = [sorting.outcomes[item.document_id] for item in payload.items]
         stays = (Outcome.INDEXED, Outcome.UNCHANGED)
         ended = [o.document_id for o in outcomes if o.outcome not in stays and o.document_id in known]
         gone = [name for name in ended if name not in sorting.kept]
+        again = {name for name, one in sorting.lacking.items() if one.again}
+        rows = [replace(row, recipe=UNFINISHED) if row.document_id in again else row for row in rows]
         return BatchResult(rows, outcomes, gone, sorting.restat, telemetry)
 
     async def _fresh(
@@ -173,12 +214,13 @@ class BatchPipeline:
         for item, one in zip(items, await self._read(items, deadline), strict=True):
             before = known.get(item.document_id)
             if isinstance(one, SapwoodError):
-                # A page that cannot be had just now is not gone; a file that cannot be read is not there.
-                if before and item.source.kind is SourceKind.URL:
+                # A page or repository that cannot be had just now is not gone; a file that cannot be read is not there.
+                away = item.source.kind in (SourceKind.URL, SourceKind.GIT) and not isinstance(one, LeftOut)
+                if before and away:
                     sorting.kept.add(item.document_id)
                     sorting.end(item, Outcome.FAILED, f"{one} (its last version stays)")
                 else:
-                    sorting.end(item, Outcome.FAILED, str(one))
+                    sorting.end(item, Outcome.SKIPPED if isinstance(one, LeftOut) else Outcome.FAILED, str(one))
                 continue
             if before and (before.content_hash, before.recipe) == (one.content_hash, recipe.fingerprint):
                 sorting.end(item, Outcome.UNCHANGED, chunks=before.chunks)
@@ -189,9 +231,13 @@ class BatchPipeline:
 
     async def _read(self, items: Sequence[Item], deadline: Deadline) -> list[_Read | SapwoodError]:
         """Return each document or why it cannot be read; all files in one thread, pages a few at a time."""
-        files = [item for item in items if item.source.kind is not SourceKind.URL]
         pages = [item for item in items if item.source.kind is SourceKind.URL]
+        blobs = [item for item in items if item.source.kind is SourceKind.GIT]
+        files = [item for item in items if item.source.kind not in (SourceKind.URL, SourceKind.GIT)]
         found = dict(zip(files, await anyio.to_thread.run_sync(_read_files, files), strict=True))
+        if blobs:
+            for item, one in zip(blobs, await self._repositories.read(blobs, deadline), strict=True):
+                found[item] = one if isinstance(one, SapwoodError) else _Read(item, one, "")
 
         async def fetch(item: Item) -> None:
             async with self._fetches:
@@ -211,21 +257,52 @@ class BatchPipeline:
             return error
 
     async def _prepared(
-        self, fresh: Sequence[_Read], settings: CorpusSettings, extract: bool, sorting: _Sorting
+        self, fresh: Sequence[_Read], settings: CorpusSettings, recipe: Recipe, sorting: _Sorting
     ) -> list[tuple[_Read, Prepared]]:
         """Parse, chunk and analyse in child processes, which extract as well where no model is asked; failed and empty
-        documents end here.
+        documents end here, but for empty source files, which others may import.
         """
-        requests = [Request(one.item, one.data, one.media_type, settings.chunk, extract) for one in fresh]
+        extract, contains, read_as = recipe.extraction == OFFLINE, recipe.contains, dict(settings.read_as)
+        kinds = [read_as.get(one.item.source.location, one.media_type) for one in fresh]
+        requests = [
+            Request(one.item, one.data, kind, settings.chunk, extract, _told(one, settings), contains)
+            for one, kind in zip(fresh, kinds, strict=True)
+        ]
         done: list[tuple[_Read, Prepared]] = []
         for one, result in zip(fresh, await self._preparer.prepare(requests), strict=True):
             if isinstance(result, SapwoodError):
                 sorting.end(one.item, Outcome.FAILED, str(result))
-            elif not result.chunks:
+                continue
+            if not result.chunks:
                 sorting.end(one.item, Outcome.EMPTY, "There is no text in it.")
-            else:
+            if result.chunks or result.summary:
+                sorting.kept.add(one.item.document_id)
                 done.append((one, result))
         return done
+
+    async def _contextual(
+        self,
+        corpus: CorpusId,
+        prepared: Sequence[tuple[_Read, Prepared]],
+        settings: CorpusSettings,
+        sorting: _Sorting,
+        deadline: Deadline,
+    ) -> tuple[list[tuple[_Read, Prepared]], dict[str, int]]:
+        """Have models say where the chunks stand, for the sources where one is named; count what that came to."""
+        done, spent = list(prepared), Spent()
+        counts = dict.fromkeys(("contexts", "contexts_failed"), 0)
+        for model in settings.all_context_models:
+            mine = [at for at, (one, _) in enumerate(done) if settings.context_model(one.item.source.location) == model]
+            documents, writer = [done[at][1] for at in mine], await self._models.writer(model)
+            for at, found in zip(
+                mine, await self._contexts.run(corpus, documents, writer, deadline, spent), strict=True
+            ):
+                done[at] = done[at][0], found.prepared
+                counts["contexts"] += len(found.prepared.chunks) - found.lacking
+                counts["contexts_failed"] += found.lacking
+                if found.lacking:
+                    sorting.lacking[found.prepared.document_id] = found
+        return done, counts | {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
 
     async def _rows(
         self,
@@ -237,7 +314,7 @@ class BatchPipeline:
     ) -> tuple[list[DocumentRows], dict[str, int]]:
         """Embed and extract all chunks of the batch, and lay out the rows document by document."""
         passages = [(document, chunk) for _, document in prepared for chunk in document.chunks]
-        texts = [passage_text(document.title, chunk.headings, chunk.text) for document, chunk in passages]
+        texts = [passage_of(document, chunk) for document, chunk in passages]
         vectors, tokens = await embed_texts(
             self._cache,
             corpus,
@@ -266,7 +343,7 @@ class BatchPipeline:
     ) -> tuple[list[Extraction], dict[str, int]]:
         """Return what each chunk states: what is known as it is, the rest from the extractor; failures are counted."""
         telemetry: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        extractor = await self._models.extractor(settings)
+        extractor = await self._extractor(settings)
         found = [_known(document, chunk.ordinal) for document, chunk in passages]
         read = sum(bool(document.offline) for document, _ in passages)
         for counter in ("selected", "attempted", "succeeded"):
@@ -342,11 +419,27 @@ def _document_rows(
             for chunk, extraction in zip(document.chunks, found, strict=True)
         ],
         facts=[extraction.facts for extraction in found],
+        language=document.language,
+        summary=document.summary,
     )
+
+
+def _told(one: _Read, settings: CorpusSettings) -> bool:
+    """Whether a model is told of a document's text, to say where its chunks stand."""
+    return bool(settings.context_model(one.item.source.location))
+
+
+def _indexed(row: DocumentRows, lacking: Contextual | None) -> DocumentOutcome:
+    """Return how a document with text ended; of source code that could not be read throughout, and of chunks without the
+    context that they should have, it says what it lacks.
+    """
+    unread: dict[str, int] = row.metadata.get("unread", {}) if row.language else {}
+    reasons = [f"{count} {name}" for name, count in sorted(unread.items())] + ([lacking.problem] if lacking else [])
+    return DocumentOutcome(row.document_id, Outcome.INDEXED, ", ".join(reasons), len(row.chunks))
 
 
 def mentions_of(document: Prepared, chunk: Chunk, extraction: Extraction, settings: CorpusSettings) -> list[Mention]:
     """Return the mentions of a chunk: those in its text, and the title and headings above it where they are wanted."""
-    if not settings.graph_indexing.title_entities:
+    if not settings.graph_indexing.title_entities or settings.graph_indexing.build_code_graph:
         return list(extraction.mentions)
     return [*extraction.mentions, *carried(document.title, chunk.headings)]

@@ -56,8 +56,8 @@ def chunk(parsed: ParsedDocument, sizes: Sizes) -> list[Chunk]:
     Each is at most `max_chars` long; what lies between two is white space only.
     """
     if parsed.passages:
-        return [made for made, _ in chunk_passages(parsed, sizes)]
-    return list(_made(parsed, _spans(parsed, sizes)))
+        return [one for one, _ in chunk_passages(parsed, sizes)]
+    return list(made(parsed, _spans(parsed, sizes)))
 
 
 def chunk_passages(parsed: ParsedDocument, sizes: Sizes) -> list[tuple[Chunk, Extraction]]:
@@ -73,11 +73,11 @@ def chunk_passages(parsed: ParsedDocument, sizes: Sizes) -> list[tuple[Chunk, Ex
         end = at + len(passage.text)
         parts = [Span(at, end)]
         if end - at > sizes.max_chars:
-            parts = list(_split(parsed.text, Section(at, end), sizes, marked_up=False))
+            parts = list(split(parsed.text, Section(at, end), sizes, marked_up=False))
         spans += parts
         found += _share_out(passage, at, parts)
         at = end + 2
-    return list(zip(_made(parsed, spans), found, strict=True))
+    return list(zip(made(parsed, spans), found, strict=True))
 
 
 def passage_text(title: str, headings: Sequence[str], text: str) -> str:
@@ -86,7 +86,7 @@ def passage_text(title: str, headings: Sequence[str], text: str) -> str:
     return f"{path}\n{text}" if path else text
 
 
-def _made(parsed: ParsedDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
+def made(parsed: ParsedDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
     """Number, hash and analyse the spans."""
     text, line_of = parsed.text, _line_numbers(parsed.text)
     seen: Counter[str] = Counter()
@@ -121,13 +121,13 @@ def _line_numbers(text: str) -> Callable[[int], int]:
 def _spans(parsed: ParsedDocument, sizes: Sizes) -> Iterator[Span]:
     marked_up = parsed.media_type in _MARKED_UP
     for section in sections(parsed.text, parsed.headings, sizes.max_chars):
-        yield from _split(parsed.text, section, sizes, marked_up)
+        yield from split(parsed.text, section, sizes, marked_up)
 
 
-def _split(text: str, section: Section, sizes: Sizes, marked_up: bool) -> Iterator[Span]:
+def split(text: str, section: Section, sizes: Sizes, marked_up: bool) -> Iterator[Span]:
     """Yield the chunks of one section, each within `max_chars` and without white space at its ends."""
     limit = sizes.max_chars
-    whole = _trimmed(text, section.start, section.end, section.path)
+    whole = trimmed(text, section.start, section.end, section.path)
     if not whole:
         return
     if whole.end - whole.start <= limit:
@@ -150,7 +150,7 @@ def _packed(text: str, block: Section, capacity: int, overlap: int, marked_up: b
     spans: list[Span] = []
     splitter = _splitter(capacity, min(overlap, capacity - 1), marked_up)
     for at, found in splitter.chunk_indices(text[block.start : block.end]):
-        span = _trimmed(text, block.start + at, block.start + at + len(found), block.path)
+        span = trimmed(text, block.start + at, block.start + at + len(found), block.path)
         if span and spans and span.end - spans[-1].start <= capacity:
             spans[-1] = Span(spans[-1].start, span.end, block.path)
         elif span:
@@ -158,7 +158,7 @@ def _packed(text: str, block: Section, capacity: int, overlap: int, marked_up: b
     return spans
 
 
-def _trimmed(text: str, start: int, end: int, path: tuple[str, ...]) -> Span | None:
+def trimmed(text: str, start: int, end: int, path: tuple[str, ...]) -> Span | None:
     """Return the span without white space at its ends, None where nothing is left."""
     piece = text[start:end]
     left = len(piece) - len(piece.lstrip())

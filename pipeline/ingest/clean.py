@@ -13,7 +13,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_COOKIE = re.compile(rb"\A(?:[^\n]{0,500}\n)?[ \t\f]*#[^\n]{0,500}?coding[:=][ \t]*([-\w.]{1,40})")
+_COOKIE = re.compile(rb"\A(?:[ \t\f]*(?:#[^\n]{0,500})?\r?\n)?[ \t\f]*#[^\n]{0,500}?coding[:=][ \t]*([-\w.]{1,40})")
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([-\w.:]{1,40})", re.IGNORECASE)
 _XML = re.compile(rb"\A<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"']([-\w.]{1,40})")
 _PROBE = 8192

@@ -37,13 +37,17 @@ _FILE = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file below a root: its name for people, its true place for `read_file`, or why it is left out."""
+    """A file below a root: its name for people, its true place for `read_file`, or why it is left out.
+
+    `source` is where it is read from, if that is not the source that was listed.
+    """
 
     name: str
     locator: str = ""
     size: int = 0
     mtime_ns: int = 0
     fault: str = ""
+    source: Source | None = None
 
 
 def list_folder(source: Source, max_bytes: int = MAX_BYTES) -> list[Found]:
@@ -57,7 +61,7 @@ def list_folder(source: Source, max_bytes: int = MAX_BYTES) -> list[Found]:
     """
     if not os.path.isdir(source.location):
         raise NotFound(f"no such folder: {source.location}")
-    walk = _Walk(os.path.realpath(source.location), _Selection.of(source), max_bytes)
+    walk = _Walk(os.path.realpath(source.location), Selection.of(source), max_bytes)
     walk.folder("", "", ())
     walk.follow_links()
     return sorted(walk.found, key=lambda found: (found.name, found.locator))
@@ -97,12 +101,12 @@ def read_file(
                 raise Refused("file rule: not a regular file")
             wanted = sum(end - start for start, end in parts) if parts else info.st_size
             if wanted > max_bytes:
-                raise DocumentError(_too_large(max_bytes))
+                raise DocumentError(too_large(max_bytes))
             data = b"".join(_ranges(file.fileno(), parts)) if parts else file.read(max_bytes + 1)
     except OSError as error:
         raise _reading_failed(error) from error
     if len(data) > max_bytes + len(parts):
-        raise DocumentError(_too_large(max_bytes))
+        raise DocumentError(too_large(max_bytes))
     return data
 
 
@@ -136,21 +140,26 @@ def globs(lines: Iterable[str], *, strict: bool = False) -> GitIgnoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
+class Selection:
+    """What the globs of a source select; hidden files only if a glob names a dot."""
+
     include: GitIgnoreSpec | None
     exclude: GitIgnoreSpec
     hidden: bool
 
     @classmethod
-    def of(cls, source: Source) -> _Selection:
+    def of(cls, source: Source) -> Selection:
+        """Return the selection of a source. Raises InvalidRequest."""
         include = globs(source.include, strict=True) if source.include else None
         hidden = any(part.startswith(".") for glob in source.include for part in glob.lstrip("!").split("/"))
         return cls(include, globs(source.exclude, strict=True), hidden)
 
     def enters(self, path: str) -> bool:
+        """Whether a folder is looked into."""
         return not self.exclude.match_file(_matchable(path) + "/")
 
     def takes(self, path: str) -> bool:
+        """Whether a file is wanted."""
         path = _matchable(path)
         return not self.exclude.match_file(path) and (self.include is None or self.include.match_file(path))
 
@@ -164,7 +173,7 @@ class _Walk:
     """One pass over a tree: true files first, then the links that lead to something not listed yet."""
 
     root: str
-    selection: _Selection
+    selection: Selection
     max_bytes: int
     found: list[Found] = field(default_factory=list[Found])
     links: list[tuple[str, str, _Ignores]] = field(default_factory=list[tuple[str, str, _Ignores]])
@@ -274,7 +283,7 @@ def _found(name: str, locator: str, path: str, info: os.stat_result, max_bytes: 
     if not stat.S_ISREG(info.st_mode):
         fault = "file rule: not a regular file"
     elif info.st_size > max_bytes:
-        fault = _too_large(max_bytes)
+        fault = too_large(max_bytes)
     elif info.st_size and formats.is_media(name):
         fault = "a format that is not read"
     elif info.st_size and not formats.by_name(name):
@@ -318,7 +327,8 @@ def _reading_failed(error: OSError) -> DocumentError | Refused:
     return DocumentError(f"it cannot be read ({error.strerror})")
 
 
-def _too_large(max_bytes: int) -> str:
+def too_large(max_bytes: int) -> str:
+    """Return the rule that a document above the limit breaks."""
     return f"size rule: more than {max_bytes / (1 << 20):g} MiB"
 
 

@@ -47,6 +47,11 @@ def by_name(name: str) -> str:
     return _TYPES.get(PurePosixPath(name).suffix.lower(), "")
 
 
+def is_source(media_type: str) -> bool:
+    """Whether this is the type of source code, in a language known here or not."""
+    return media_type.startswith("text/x-") and media_type != RST
+
+
 def is_media(name: str) -> bool:
     """Whether the name alone says that this is a picture, a sound, a film or a font (SVG is text)."""
     kind = mimetypes.guess_type(name, strict=False)[0] or ""
@@ -60,6 +65,10 @@ def by_content(head: bytes) -> str:
     return "" if is_binary(head) else TEXT
 
 
+FIXED = f"{TEXT}; format=fixed"
+"""The hint that says plain text on purpose: no name overrules it, as one does where a server knows no better."""
+
+
 def resolve(name: str, hint: str, head: bytes) -> str:
     """Return the media type of a document: the hint (a Content-Type) if we read that format, else name, else beginning.
 
@@ -67,7 +76,7 @@ def resolve(name: str, hint: str, head: bytes) -> str:
     """
     kind = hint.split(";", 1)[0].strip().lower()
     kind = _ALIASES.get(kind, kind)
-    if kind not in _READ or kind == TEXT:
+    if kind not in _READ or (kind == TEXT and hint != FIXED):
         kind = by_name(name) or kind
     if kind in (PDF, DOCX, TRIPLES):
         return kind

@@ -21,7 +21,7 @@ from pipeline.ingest.triples import parse_triples
 from pipeline.ingest.word import read_word
 from schemas.documents import Heading, ParsedDocument
 
-VERSION = "parse-2"
+VERSION = "parse-3"
 MAX_NESTING = 512
 """Levels of lists and objects in a JSON document."""
 

@@ -8,9 +8,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -71,6 +71,8 @@ _ANSWERS = frozenset(
         ("pipeline.errors", "ParserKilled"),
         ("pipeline.ingest.stages", "Prepared"),
         ("schemas.documents", "Chunk"),
+        ("schemas.documents", "Heading"),
+        ("schemas.documents", "ParsedDocument"),
         ("schemas.graph", "Extraction"),
         ("schemas.graph", "Fact"),
         ("schemas.graph", "restored"),
@@ -131,6 +133,11 @@ class Preparer:
             for _ in range(self._limits.processes):
                 group.start_soon(self._ask, b"")
 
+    @property
+    def most(self) -> int:
+        """How many children work side by side."""
+        return self._limits.processes
+
     def processes(self) -> list[int]:
         """Return the process ids of the children that run now."""
         return list(self._all)
@@ -153,8 +160,7 @@ class Preparer:
 
     async def _group(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
         light = [
-            Request(r.item, r.data, r.media_type, _PlainSizes(r.chunk.max_chars, r.chunk.overlap), r.extract)
-            for r in requests
+            replace(r, chunk=_PlainSizes(r.chunk.max_chars, r.chunk.overlap) if r.chunk else None) for r in requests
         ]
         try:
             return unpickled(await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL)))
@@ -164,18 +170,40 @@ class Preparer:
             return [result for request in requests for result in await self._group([request])]
 
     async def _ask(self, request: bytes) -> bytes:
-        """Have one child answer; one that does not, or whose caller was cancelled, is killed."""
+        """Have one child answer."""
+        async with self._borrowed() as ask:
+            return await ask(request)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[Callable[[bytes], Awaitable[bytes]], None]:
+        """Lend one child, whose task takes and returns bytes, to talk to; it is another's only afterwards."""
+        async with self._borrowed() as ask:
+
+            async def talk(request: bytes) -> bytes:
+                answer: object = unpickled(await ask(pickle.dumps(request, pickle.HIGHEST_PROTOCOL)))
+                if not isinstance(answer, bytes):
+                    raise ParserKilled("The parser's answer is not what it should be.")
+                return answer
+
+            yield talk
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncGenerator[Callable[[bytes], Awaitable[bytes]], None]:
+        """Lend one child for frames. It is killed if it does not answer, or if this is left by any exception."""
         async with self._slots:
             child = self._idle.pop() if self._idle else await self._start()
-            answered = False
-            try:
+
+            async def ask(request: bytes) -> bytes:
                 with anyio.move_on_after(self._limits.seconds):
-                    answer = await child.ask(request)
-                    answered = True
-                    return answer
+                    return await child.ask(request)
                 raise ParserKilled()
+
+            well = False
+            try:
+                yield ask
+                well = True
             finally:
-                if answered:
+                if well:
                     self._idle.append(child)
                 else:
                     await self._end(child)

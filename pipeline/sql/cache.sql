@@ -22,3 +22,14 @@ select $1, $2, new.text_hash, new.extraction::jsonb
 from unnest($3::bytea[], $4::text[]) as new (text_hash, extraction)
 order by new.text_hash
 on conflict do nothing;
+
+-- name: contexts
+-- Which of these places were described by this model.
+select place_hash, context from context_cache
+where corpus_id = $1 and fingerprint = $2 and place_hash = any($3::bytea[]);
+
+-- name: put_context
+-- Keep what was said of a place; the first answer stays.
+insert into context_cache (corpus_id, fingerprint, place_hash, passage_hash, context)
+values ($1, $2, $3, $4, $5)
+on conflict do nothing;

@@ -9,10 +9,11 @@ select entity_no, entity_id, name, left(description, 300) as description
 from entity where corpus_id = $1 and died is null and entity_no = any($2::bigint[]) order by entity_no;
 
 -- name: grouped_alike
--- Whether the current generation was made by a run that groups as these settings say; no row if that is not known.
+-- Whether the current generation was made by a run that groups as these settings say; no row if that is not known. Of a
+-- run's settings those count that are asked about.
 select jsonb_build_object(
     'graph_indexing', r.payload #> '{settings,graph_indexing}', 'graph_storage', r.payload #> '{settings,graph_storage}'
-) = $2::jsonb
+) @> $2::jsonb
 from corpus c
 join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
 join run r on r.run_id = g.run_id

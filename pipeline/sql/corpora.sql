@@ -57,7 +57,11 @@ with a as (delete from document where corpus_id = $1),
      g as (delete from membership where corpus_id = $1),
      h as (delete from community where corpus_id = $1),
      i as (delete from embedding_cache where corpus_id = $1),
-     j as (delete from extraction_cache where corpus_id = $1)
+     j as (delete from extraction_cache where corpus_id = $1),
+     k as (delete from code_link where corpus_id = $1),
+     l as (delete from code_read where corpus_id = $1),
+     m as (delete from code_handed where corpus_id = $1),
+     n as (delete from context_cache where corpus_id = $1)
 delete from pin where corpus_id = $1;
 
 -- name: drop_collections
@@ -118,7 +122,7 @@ select outcome, sum(documents)::int as documents from (
 -- name: notable_outcomes
 -- The documents of a run that were not simply indexed or unchanged, by id.
 select document_id, outcome, reason from outcome
-where run_id = $1 and outcome not in ('indexed', 'unchanged')
+where run_id = $1 and (outcome not in ('indexed', 'unchanged') or reason <> '')
 order by document_id collate "C" limit $2;
 
 -- name: outcomes
@@ -144,9 +148,9 @@ select result from run where run_id = $1;
 select current_generation from corpus where corpus_id = $1;
 
 -- name: touched
--- Whether a generation in the making differs from the current one, or is the first. A document with rows has chunks.
+-- Whether a generation in the making differs from the current one, or is the first.
 select c.current_generation is null
-    or exists (select from chunk where corpus_id = $1 and born = $2)
+    or exists (select from document where corpus_id = $1 and born = $2)
     or exists (select from document where corpus_id = $1 and died = $2)
 from corpus c where c.corpus_id = $1;
 
@@ -171,4 +175,4 @@ select set_config('enable_nestloop', 'off', true);
 
 -- name: analyze
 -- Tell the planner about the rows that a run wrote.
-analyze (skip_locked) document, chunk, mention, fact, entity, relation;
+analyze (skip_locked) document, chunk, mention, fact, entity, relation, code_read;

@@ -17,7 +17,9 @@ select
 -- Derive anew every entity numbered $3 to $4 that a mention or a relation born or dead at the number touches, once all
 -- relations are derived, and return those that differ from their live version, with that version's public id. A row without
 -- a name: the entity lost its last mention. The degree counts the other entities that it has relations with.
--- mode() takes the first of equally frequent values, which the collation makes the first by code point.
+-- mode() takes the first of equally frequent values, which the collation makes the first by code point. Most entities and
+-- relations have their properties from one mention or fact, which has no more of them than they may have: then there is
+-- nothing to merge, which takes eight times as long.
 with tied as materialized (
     select source_no as entity_no from relation where corpus_id = $1 and born = $2 and source_no between $3 and $4
     union select target_no from relation where corpus_id = $1 and born = $2 and target_no between $3 and $4
@@ -47,9 +49,9 @@ with tied as materialized (
         count(*)::int as mentions,
         count(distinct m.chunk_id)::int as chunks,
         min(m.chunk_id) as first_chunk,
-        coalesce(first_properties(array_agg(
+        coalesce(case count(m.properties) when 1 then min(m.properties::text) else first_properties(array_agg(
             jsonb_build_array(m.chunk_id, m.char_start, m.properties)
-        ) filter (where m.properties is not null), $5), '{}')::text as properties
+        ) filter (where m.properties is not null), $5)::text end, '{}') as properties
     from touched join mention m on m.corpus_id = $1 and m.entity_no = touched.entity_no and m.died is null
     group by m.entity_no
 )
@@ -81,9 +83,9 @@ with touched as materialized (
     where corpus_id = $1 and died = $2 and source_no <> target_no and source_no between $3 and $4
 ), fresh as (
     select source_no, target_no, type, max(f.confidence) as weight, count(distinct f.chunk_id)::int as evidence,
-        coalesce(first_properties(array_agg(
+        coalesce(case count(f.properties) when 1 then min(f.properties::text) else first_properties(array_agg(
             jsonb_build_array(f.chunk_id, f.char_start, f.properties)
-        ) filter (where f.properties is not null), $5), '{}')::text as properties
+        ) filter (where f.properties is not null), $5)::text end, '{}') as properties
     from touched join fact f using (source_no, target_no, type)
     where f.corpus_id = $1 and f.died is null
     group by source_no, target_no, type

@@ -54,3 +54,20 @@ where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by ent
 -- Communities by level and id.
 select community_id, level, parent, size, name, summary
 from community where corpus_id = $1 and born <= $2 and (died is null or died > $2) order by level, community_id;
+
+-- name: sources
+-- Source code by path, with the hash of what it says.
+select document_id, language, encode(sha256(summary), 'hex') as summary from document
+where corpus_id = $1 and born <= $2 and (died is null or died > $2) and language is not null
+order by document_id collate "C";
+
+-- name: links
+-- What linking the source files counted, looked at and handed on.
+select l.document_id, l.edges, l.unresolved,
+    (select encode(sha256(coalesce(string_agg(int8send(r.read_no), '' order by r.read_no), '')), 'hex') from code_read r
+     where r.corpus_id = $1 and r.document_id = l.document_id and r.born <= $2 and (r.died is null or r.died > $2)) as reads,
+    (select coalesce(jsonb_agg(jsonb_build_array(h.function, h.parameter, h.value)
+        order by h.function collate "C", h.parameter collate "C", h.value collate "C"), '[]') from code_handed h
+     where h.corpus_id = $1 and h.document_id = l.document_id and h.born <= $2 and (h.died is null or h.died > $2)) as handed
+from code_link l where l.corpus_id = $1 and l.born <= $2 and (l.died is null or l.died > $2)
+order by l.document_id collate "C";

@@ -66,6 +66,12 @@ delete from extraction_cache e where corpus_id = $1 and not exists (
     select 1 from chunk c where c.corpus_id = $1 and c.text_hash = e.text_hash
 );
 
+-- name: unused_contexts
+-- Forget cached contexts of passages that no version of a chunk is any more.
+delete from context_cache e where corpus_id = $1 and not exists (
+    select 1 from chunk c where c.corpus_id = $1 and c.passage_hash = e.passage_hash
+);
+
 -- name: orphans
 -- Open builds whose run has ended without closing them.
 select g.number from generation g left join run r on r.run_id = g.run_id

@@ -30,6 +30,15 @@ with gone as (
 ), f as (
     update fact f set died = $2 from dead
     where f.corpus_id = $1 and f.chunk_id = dead.chunk_id and f.died is null and f.born < $2
+), g as (
+    update code_link set died = $2
+    where corpus_id = $1 and document_id = any($3::text[]) and died is null and born < $2
+), h as (
+    update code_read set died = $2
+    where corpus_id = $1 and document_id = any($3::text[]) and died is null and born < $2
+), i as (
+    update code_handed set died = $2
+    where corpus_id = $1 and document_id = any($3::text[]) and died is null and born < $2
 )
 select coalesce(array_agg(chunk_id), '{}') from (select chunk_id from gone union select chunk_id from dead) as both_kinds;
 

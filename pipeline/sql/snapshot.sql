@@ -38,11 +38,13 @@ where corpus_id = $1 and born > $2 and born <= $3 and (died is null or died > $3
     and chunk_id >= $4 and chunk_id <= $5;
 
 -- name: born_entities
--- A page of the entities of $3 of which the row or the membership changed, each with its finest community.
+-- A page of the entities of $3 of which the row or the membership changed, each with its finest community. An entity with an
+-- id of its own has its name as well, by which it is asked for.
 select
     coalesce(string_agg(int8send(e.entity_no) || int8send(coalesce(m.path[cardinality(m.path)], -1)), ''::bytea), '')
         as numbers,
-    coalesce(array_agg(e.key), '{}') as keys
+    coalesce(array_agg(e.key), '{}') as keys,
+    coalesce(array_agg(case when e.key ~ '[.:]' then e.name end), '{}') as names
 from (
     select entity_no from entity where corpus_id = $1 and born > $2 and born <= $3
     union select entity_no from entity where corpus_id = $1 and died > $2 and died <= $3

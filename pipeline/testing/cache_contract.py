@@ -1,9 +1,10 @@
-"""What every `Cache` must do. Inherit, and give `cache` and two distinct corpora as fixtures."""
+"""What every `Cache` and `ContextCache` must do. Inherit, and give `cache` and two distinct corpora as fixtures."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from pipeline.ingest.contexts import ContextCache
 from pipeline.ports import Cache
 from schemas.graph import Extraction, Fact, Mention, MentionOrigin
 from schemas.ids import CorpusId, text_hash
@@ -79,3 +80,25 @@ class CacheContract:
         await cache.put_vectors(corpus, "none", {})
         await cache.put_extractions(corpus, "none", {})
         assert await cache.vectors(corpus, "none", []) == {} and await cache.extractions(corpus, "none", []) == {}
+
+
+class ContextCacheContract:
+    """The suite for contexts."""
+
+    async def test_the_first_context_of_a_place_stays(
+        self, cache: ContextCache, corpora: tuple[CorpusId, CorpusId]
+    ) -> None:
+        """A second one changes nothing and is no error; of unknown places there is nothing."""
+        corpus, _ = corpora
+        await cache.put_context(corpus, "writer", ONE, TWO, "It stands in »Ödön«.")
+        await cache.put_context(corpus, "writer", ONE, OTHER, "another")
+        assert await cache.contexts(corpus, "writer", [OTHER, ONE]) == {ONE: "It stands in »Ödön«."}
+
+    async def test_contexts_of_corpora_and_models_are_apart(
+        self, cache: ContextCache, corpora: tuple[CorpusId, CorpusId]
+    ) -> None:
+        """Nothing is found under another corpus or fingerprint, nor where nothing is asked."""
+        corpus, foreign = corpora
+        await cache.put_context(corpus, "mine", ONE, TWO, "here")
+        assert not await cache.contexts(foreign, "mine", [ONE]) and not await cache.contexts(corpus, "theirs", [ONE])
+        assert await cache.contexts(corpus, "mine", []) == {}

@@ -92,9 +92,10 @@ class CountingExtractor:
 
 
 class MemoryCache:
-    """A `Cache` in dictionaries."""
+    """A `Cache` and a `ContextCache` in dictionaries."""
 
     def __init__(self) -> None:
+        self._contexts: dict[tuple[CorpusId, str, bytes], str] = {}
         self._vectors: dict[tuple[CorpusId, str, bytes], NDArray[np.float32]] = {}
         self._extractions: dict[tuple[CorpusId, str, bytes], Extraction] = {}
 
@@ -126,3 +127,16 @@ class MemoryCache:
         await anyio.lowlevel.checkpoint()
         for key, extraction in found.items():
             self._extractions.setdefault((corpus, fingerprint, key), extraction)
+
+    async def contexts(self, corpus: CorpusId, fingerprint: str, places: Sequence[bytes]) -> dict[bytes, str]:
+        """See `ContextCache`."""
+        await anyio.lowlevel.checkpoint()
+        known = self._contexts
+        return {place: known[corpus, fingerprint, place] for place in places if (corpus, fingerprint, place) in known}
+
+    async def put_context(
+        self, corpus: CorpusId, fingerprint: str, place: bytes, passage_hash: bytes, context: str
+    ) -> None:
+        """See `ContextCache`."""
+        await anyio.lowlevel.checkpoint()
+        self._contexts.setdefault((corpus, fingerprint, place), context)

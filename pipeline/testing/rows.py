@@ -42,7 +42,7 @@ def document(document_id: str, *passages: Sequence[Triple], place: str = "/somew
         metadata={},
         chars=sum(map(len, texts)),
         chunks=[_chunk(document_id, ordinal, texts) for ordinal in range(len(texts))],
-        vectors=_vectors(texts),
+        vectors=vectors(texts),
         mentions=[[one for triple in passage for one in _mentions(triple)] for passage in passages],
         facts=[[_fact(triple) for triple in passage if triple[1]] for passage in passages],
     )
@@ -93,7 +93,8 @@ def _properties(triple: Triple) -> dict[str, Scalar]:
     return orjson.loads(triple[3]) if len(triple) == 4 else {}
 
 
-def _vectors(texts: Sequence[str]) -> Vectors:
+def vectors(texts: Sequence[str]) -> Vectors:
+    """Return a unit vector for each text, the same for the same text."""
     rows = [np.frombuffer(hashlib.sha256(text.encode()).digest()[:DIMENSION], dtype=np.uint8) for text in texts]
     raw: Vectors = np.array(rows, dtype=np.float32).reshape(-1, DIMENSION) + 1.0
     unit: Vectors = raw / np.linalg.norm(raw, axis=1, keepdims=True)

@@ -14,7 +14,13 @@ from schemas.query import QueryRequest, Strategy
 from tests.bench.bench import Bench, Figure, finished, folder_of, load, opened, percentile
 from worker.app import Sapwood
 
-STAGES = {"planned": "plan", "graph": "entities and relations", "communities": "communities", "promoted": "promote"}
+STAGES = {
+    "planned": "plan",
+    "code links": "links",
+    "graph": "entities and relations",
+    "communities": "communities",
+    "promoted": "promote",
+}
 
 
 async def run(bench: Bench) -> None:

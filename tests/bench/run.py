@@ -28,11 +28,13 @@ FAMILIES = {
     "large": "100,000 chunks: queries, memory, an edit",
     "stopping": "deadlines, also with PostgreSQL frozen; cancellation",
     "indexing": "throughput, and a change of one file",
+    "code": "code graphs of the standard library and a large package; edits of one file",
     "models": "model-bound work: busy slots, a kill, two workers",
     "generations": "readers under promotions",
     "stores": "one corpus in PostgreSQL and in Neo4j",
     "match": "queryKnowledgeGraph, p50 / p95",
     "quality": "recall of every ranking on question sets",
+    "codegraph": "call graphs against the truth; the standard library",
 }
 
 
@@ -68,7 +70,11 @@ def measured(name: str, quick: bool) -> list[Figure]:
     print(name, file=sys.stderr, flush=True)
     command = [sys.executable, __file__, "--inside", "--only", name, *(["--quick"] if quick else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    return [Figure(**json.loads(line)) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+    return (
+        [Figure(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode == 0
+        else []
+    )
 
 
 def inside(name: str, quick: bool) -> None:

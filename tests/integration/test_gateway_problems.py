@@ -166,8 +166,10 @@ def test_with_keys_files_are_read_below_the_roots_alone(tmp_path: Path) -> None:
     (root / "out").symlink_to(tmp_path)
     settings = given(auth="keys", source_roots=f"{top}:/nonexistent")
     check_places([str(root), f"{root}/a.md", f"triples:{root}/a.jsonl", "https://example.org/x"], settings, "red")
+    check_places(["git+https://example.org/x@main"], settings, "red")
     for place in (
         "/etc/passwd", str(top), f"{top}/blue/x", f"{root}/../blue", f"{root}/out/other", f"triples:{tmp_path}/x", f"{root}2/x",
+        f"git+file://{root}", f"git+{root}", f"git+/..{root}", f"git+FILE://{root}",
     ):  # fmt: skip
         with pytest.raises(Refused, match="path rule"):
             check_places([place], settings, "red")

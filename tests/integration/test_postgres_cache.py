@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.adapters.postgres_cache import PostgresCache, pack, unpack
 from pipeline.adapters.postgres_pool import open_pool
-from pipeline.testing.cache_contract import FULL, CacheContract
+from pipeline.testing.cache_contract import FULL, CacheContract, ContextCacheContract
 from schemas.graph import Extraction
 from schemas.ids import CorpusId, text_hash
 
@@ -21,8 +21,8 @@ async def cache(database: str) -> AsyncIterator[PostgresCache]:
         yield PostgresCache(pool)
 
 
-class TestPostgresCache(CacheContract):
-    """The contract, on rows."""
+class TestPostgresCache(CacheContract, ContextCacheContract):
+    """The contracts, on rows."""
 
     @pytest.fixture
     def corpora(self) -> tuple[CorpusId, CorpusId]:

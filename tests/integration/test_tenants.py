@@ -336,8 +336,8 @@ class Caller:
     async def call(self, route: str, corpus: str, run: str) -> httpx.Response:
         method, _, path = route.partition(" ")
         path = path.replace("{corpus}", corpus).replace("{corpus_id}", corpus).replace("{run_id}", run)
-        path = re.sub(r"\{.*?\}", "0123456789abcdef", path)
-        query = {"entity_id": "place:0123456789abcdef01234567"} if "/entity" in path else {}
+        path = re.sub(r"\{.*?\}", "0123456789abcdef", path.replace("{question}", "callers"))
+        query = {"entity_id": "place:0123456789abcdef01234567"} if "/entity" in path else {"symbol": "fire"}
         return await self.client.request(method, path, headers=self.headers, params=query, json=BODIES.get(route))
 
 

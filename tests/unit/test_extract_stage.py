@@ -13,7 +13,7 @@ from pipeline.ingest import paid
 from pipeline.ingest.extract import Extracted, extract_texts
 from pipeline.ingest.offline import OfflineExtractor, extract
 from pipeline.ports import Extractor
-from pipeline.testing.cache_contract import CacheContract
+from pipeline.testing.cache_contract import CacheContract, ContextCacheContract
 from pipeline.testing.doubles import CountingExtractor, MemoryCache
 from schemas.graph import Extraction
 from schemas.ids import CorpusId, text_hash
@@ -21,8 +21,8 @@ from schemas.ids import CorpusId, text_hash
 CORPUS = CorpusId(1)
 
 
-class TestMemoryCache(CacheContract):
-    """The cache double keeps the contract."""
+class TestMemoryCache(CacheContract, ContextCacheContract):
+    """The cache double keeps the contracts."""
 
     @pytest.fixture
     def cache(self) -> MemoryCache:

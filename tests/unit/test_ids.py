@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ids import chunk_id, entity_id, entity_no, identity_key, number_of, parse_id, show, text_hash
+from schemas.ids import chunk_id, entity_id, entity_no, identity_key, number_of, parse_id, show, stands_alone, text_hash
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from schemas.ids import chunk_id, entity_id, entity_no, identity_key, number_of,
         ("!!!", ""),
     ],
 )
-def test_identity_keys(name: str, key: str) -> None:
+def test_g21_to_g24_identity_keys(name: str, key: str) -> None:
     assert identity_key(name) == key
 
 
@@ -73,3 +73,30 @@ def test_the_same_text_twice_in_a_document_is_two_chunks() -> None:
 
 def test_a_lone_surrogate_can_be_hashed() -> None:
     assert len(text_hash("\ud800")) == 16
+
+
+CODE = st.builds(
+    "{}.py{}".format, st.text(min_size=1, max_size=8), st.sampled_from(["", "::f", "::C.f", f"::{'ab' * 12}"])
+)
+
+
+@given(CODE)
+def test_the_key_of_source_code_is_its_public_id(key: str) -> None:
+    assert stands_alone(key)
+    assert entity_id("function", key) == entity_id("class", key) == key
+    assert entity_no(key) == number_of("entity", key)
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_an_identity_key_never_stands_alone(kind: str, name: str) -> None:
+    key = identity_key(name)
+    assert not stands_alone(key)
+    public = entity_id(kind, key)
+    assert public.endswith(":" + public[-24:])
+    if not public[:-24].endswith("::"):
+        assert entity_no(public) == int(public[-24:-8], 16) & ((1 << 63) - 1)
+
+
+def test_names_that_look_like_digests_are_different_entities() -> None:
+    name = "deadbeef" * 3
+    assert entity_no(f"a.py::{name}") != entity_no(f"b.py::{name}")

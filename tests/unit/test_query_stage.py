@@ -26,6 +26,7 @@ from pipeline.errors import (
 from pipeline.graphs.claims import GraphProvider, GraphQuery, Reach
 from pipeline.graphs.knowledge import KnowledgeTools
 from pipeline.graphs.parts import GraphChunk, GraphMention, GraphPart, GraphRef
+from pipeline.ingest.clean import clean
 from pipeline.ports import DenseIndex, Vectors
 from pipeline.retrieval.hydrate import StoredChunk
 from pipeline.retrieval.legs import Ranking
@@ -582,6 +583,45 @@ async def test_a_result_of_the_generation_alone_is_kept(world: World) -> None:
     assert not (await world.ask("Ada", strategy=Strategy.GRAPH)).cached
     tools.kg_add_triple("Ada", "likes", "music")
     assert (await world.ask("Ada", strategy=Strategy.GRAPH)).cached
+
+
+async def test_a_result_of_one_provider_is_no_answer_of_another(world: World) -> None:
+    first = await world.ask("Ada", strategy=Strategy.GRAPH)
+    assert (await world.ask("Ada", strategy=Strategy.GRAPH)).cached
+    world.providers = [Consumer([(world.rows.chunks[5].chunk_id, 0.3)])]
+    other = await world.ask("Ada", strategy=Strategy.GRAPH)
+    assert not other.cached and other.hits != first.hits
+    world.providers = []
+    assert (await world.ask("Ada", strategy=Strategy.GRAPH)).hits == first.hits
+
+
+@pytest.mark.parametrize(
+    "hidden", ["En\u00adgine", "\u200bengine", "eng\u200dine", "\u2066engine\u2069", "engine\ufe0f\r"]
+)
+async def test_a_question_has_the_words_that_documents_have(world: World, hidden: str) -> None:
+    """What documents lose when they are indexed is lost here too: else a soft hyphen would hide what is asked for."""
+    plain = await world.ask("engine", strategy=Strategy.KEYWORD)
+    assert plain.hits
+    found = await world.ask(hidden, strategy=Strategy.KEYWORD)
+    assert [hit.chunk for hit in found.hits] == [hit.chunk for hit in plain.hits]
+    await world.ask(f"{hidden} notes", strategy=Strategy.SEMANTIC, cache=False)
+    assert world.embedder.texts[-1].lower().split() == ["engine", "notes"]
+
+
+async def test_scripts_that_are_written_with_joiners_are_asked_as_they_are_indexed() -> None:
+    """Documents lose their zero-width non-joiners, so a Persian question must lose them too, and so must one without."""
+    written = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"  # "I want", with the joiner that belongs there
+    indexed = clean(written)[0]
+    world = World(rows_of([chunk("fa.md", 0, indexed, {})], np.array([[1, 0, 0]], dtype=np.float32)))
+    for asked in (written, indexed):
+        assert (await world.ask(asked, strategy=Strategy.KEYWORD)).hits
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \u200d\ufeff ", "\u2060\n"])
+async def test_a_question_of_nothing_that_is_seen_is_refused_before_anything_is_read(world: World, text: str) -> None:
+    with pytest.raises(InvalidRequest, match="text"):
+        await world.ask(text)
+    assert world.events == []
 
 
 async def test_g13_a_graph_that_nobody_serves_is_an_error_also_where_a_part_is_taken(world: World) -> None:

@@ -27,6 +27,12 @@ def test_the_home_follows_xdg_and_an_explicit_home_wins() -> None:
     assert load({"XDG_DATA_HOME": "/data", "SAPWOOD_HOME": "~/x"}).home == Path.home() / "x"
 
 
+def test_a_tokenizer_is_a_file_of_the_users() -> None:
+    assert load({}).tokenizer_file is None
+    assert load({"SAPWOOD_TOKENIZER_FILE": "~/t.json"}).tokenizer_file == Path.home() / "t.json"
+    assert misspelt({"SAPWOOD_TOKENIZERS_FILE": "x"}) == {"SAPWOOD_TOKENIZERS_FILE": "SAPWOOD_TOKENIZER_FILE"}
+
+
 def test_an_empty_variable_counts_as_not_set() -> None:
     assert load({"SAPWOOD_DATABASE_URL": "", "SAPWOOD_LEASE_SECONDS": ""}) == load({})
 

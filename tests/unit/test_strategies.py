@@ -6,6 +6,7 @@ The numbers in the names are those of the specification's cases. None of the str
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -23,7 +24,9 @@ from pipeline.errors import (
     StoreUnavailable,
 )
 from pipeline.graphs.knowledge import KnowledgeTools
+from pipeline.ingest import paid
 from pipeline.retrieval import groups, navigation
+from pipeline.retrieval.assistants import Counted
 from pipeline.retrieval.rows import Ints
 from pipeline.testing.corpus import MemoryStores
 from schemas.events import LegDone
@@ -98,14 +101,17 @@ async def test_what_a_request_leaves_open_the_corpus_says() -> None:
 
 
 @pytest.mark.parametrize("need", ["multi_query", "reasoning"])
-@pytest.mark.parametrize("error", [OSError(SECRET), ModelError("away"), ModelRefused("no")])
-async def test_r18_a_model_that_fails_is_the_error_and_never_another_strategy(need: str, error: Exception) -> None:
+@pytest.mark.parametrize(("error", "times"), [(OSError(SECRET), 1), (ModelError("away"), 4), (ModelRefused("no"), 1)])
+async def test_r18_a_model_that_fails_is_the_error_and_never_another_strategy(
+    need: str, error: Exception, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paid, "PAUSE", 0.0)
     model = Model(error=error)
     world = world_of(need, model)
     with pytest.raises(ModelError) as caught:
         await world.ask("laser", **NEEDY[need], partial=True)
     assert "secret" not in str(caught.value)
-    assert (model.left, len(world.results)) == (1, 0)
+    assert (model.left, len(world.results)) == (times, 0)
 
 
 @pytest.mark.parametrize("need", ["multi_query", "reasoning"])
@@ -152,12 +158,64 @@ async def test_r38_filters_hold_whatever_a_model_says(need: str) -> None:
 async def test_without_rerank_and_variants_no_model_is_asked() -> None:
     model = Model([["never"]])
     world = World(model, model, model)
+    said = world.configured(query_models={"expander": "told", "navigator": "told", "reranker": "told"})
     for strategy in ("semantic", "keyword", "hybrid", "graph", "hierarchical"):
-        await world.ask("laser", strategy=strategy, expander="told", navigator_model="told")
-    assert model.calls == []
+        await world.ask("laser", said, strategy=strategy, navigator_model="told")
+    assert model.calls == [], "a corpus says which models assist, not that they do"
 
 
-# --- MULTI_QUERY
+# --- MULTI_QUERY, and expansion elsewhere
+
+
+@pytest.mark.parametrize("strategy", ["semantic", "keyword", "hybrid", "hierarchical", "temporal"])
+async def test_any_strategy_has_its_question_asked_in_other_words_where_that_is_asked_for(strategy: str) -> None:
+    expander = Model([["kiln degrees"]])
+    world = World(expander)
+    asked = {**(DATED if strategy == "temporal" else {}), "strategy": strategy, "top_k": 10}
+    result = await world.ask("laser cutter", **asked, expander="told")
+    assert KILN in texts(result) and expander.calls == [("laser cutter", 3)]
+    assert [one.name for one in result.stages].count("expand") == 1
+    assert (stage(result, "expand").after, stage(result, "fuse_variants").note) == (2, "2 texts")
+    expected = {"semantic": {"vector"}, "keyword": {"bm25"}}.get(strategy, {"bm25", "vector", "graph"})
+    assert {stream for hit in result.hits for stream in hit.streams} <= expected, "the strategy stays what it is"
+
+
+@pytest.mark.parametrize("strategy", ["semantic", "keyword", "hybrid"])
+async def test_an_expander_that_fails_or_is_nobodys_is_an_error_under_every_strategy(strategy: str) -> None:
+    with pytest.raises(ModelError):
+        await World(Model(error=ModelRefused("no"))).ask("laser", strategy=strategy, expander="told")
+    world = World(Model())
+    with pytest.raises(ProviderUnavailable):
+        await world.ask("laser", strategy=strategy, expander="nobody's")
+    assert world.events == []
+
+
+@pytest.mark.parametrize("need", list(NEEDY))
+async def test_a_model_that_is_away_for_a_moment_is_asked_again_and_its_tokens_are_counted(
+    need: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paid, "PAUSE", 0.0)
+    answers: dict[str, Any] = {"multi_query": ["kiln"], "reasoning": [1], "rerank": [0.5] * 5}
+    model = Busy([Counted(answers[need], 20, 3)], busy=2)
+    result = await world_of(need, model).ask("laser", **NEEDY[need])
+    found = stage(result, STEPS[need])
+    steps = len(model.calls) - 2
+    assert (found.input_tokens, found.output_tokens) == (20 * steps, 3 * steps) and steps
+    others = [one for one in result.stages if one is not found]
+    assert not any(one.input_tokens or one.output_tokens for one in others)
+
+
+@dataclass
+class Busy(Model):
+    """Fails the first times."""
+
+    busy: int = 0
+
+    async def _answer(self, *asked: Any) -> Any:
+        answer = await super()._answer(*asked)
+        if len(self.calls) <= self.busy:
+            raise ModelError("busy")
+        return answer
 
 
 async def test_variants_find_what_the_question_does_not_say() -> None:

@@ -20,7 +20,7 @@ from pipeline.retrieval.assistants import Assistants
 from pipeline.retrieval.fuse import Fused
 from pipeline.retrieval.groups import best_groups
 from pipeline.retrieval.outline import Placed, flattened, trees
-from pipeline.retrieval.prompts import read_scores
+from pipeline.retrieval.prompts import read_cost, read_scores
 from pipeline.retrieval.recency import STEP, Clock, DateCache
 from pipeline.retrieval.rerank import scores
 from pipeline.retrieval.snapshot import Snapshot
@@ -340,3 +340,9 @@ async def test_an_installed_expander_that_is_none_is_an_error(plugin: None) -> N
 async def test_two_that_serve_a_model_are_an_error(fresh: None) -> None:
     with pytest.raises(ConfigurationError, match="several providers"):
         await Assistants([Model(), Model()]).serving(asking(**MULTI))
+
+
+def test_a_rerankers_cost_is_what_its_endpoint_says() -> None:
+    assert read_cost({"usage": {"total_tokens": 12}}) == 12
+    for silent in ({}, {"usage": None}, {"usage": {"total_tokens": "many"}}, [], None, 5):
+        assert read_cost(silent) == 0

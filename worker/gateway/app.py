@@ -10,7 +10,20 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from worker.compose import Services
-from worker.gateway import admin, corpora, graphs, inspection, mcp, probes, problems, queries, runs, uploads, webhooks
+from worker.gateway import (
+    admin,
+    code,
+    corpora,
+    graphs,
+    inspection,
+    mcp,
+    probes,
+    problems,
+    queries,
+    runs,
+    uploads,
+    webhooks,
+)
 from worker.gateway.access import Authenticator, check_routes
 from worker.gateway.explorer import routes as explorer
 from worker.gateway.guard import Guard
@@ -41,6 +54,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     runs.router,
     queries.router,
     inspection.router,
+    code.router,
     admin.router,
     webhooks.router,
     graphs.router,

@@ -6,6 +6,7 @@ import ipaddress
 from pathlib import Path
 
 from pipeline.errors import ConfigurationError, Refused
+from pipeline.ingest.revisions import PREFIX
 from worker.gateway.access import Principal, Scope
 from worker.settings import WorkerSettings
 
@@ -52,10 +53,10 @@ def check_places(sources: list[str], settings: WorkerSettings, tenant: str) -> N
     """Check that callers may have these places read; URLs have rules of their own. Blocking: for a thread.
 
     Without keys that is every place, as for the command line; with keys only what lies below the tenant's own folder, which
-    has its name, in one of the roots of the settings.
+    has its name, in one of the roots of the settings; and no repository, whose files may name others for its objects.
 
     Raises:
-        Refused: a path that is not below such a folder.
+        Refused: a path that is not below such a folder, or a repository on this machine.
     """
     if not needs_keys(settings):
         return
@@ -63,6 +64,10 @@ def check_places(sources: list[str], settings: WorkerSettings, tenant: str) -> N
     named = settings.gateway_source_roots.split(":") if plain else []
     roots = [(Path(root) / tenant).resolve() for root in named if root]
     for source in sources:
+        if source.startswith(PREFIX) and not source.lower().startswith((f"{PREFIX}http://", f"{PREFIX}https://")):
+            raise Refused(
+                "path rule: a repository is fetched from a server; one on this machine is read without keys alone"
+            )
         if "://" not in source:
             path = Path(source.removeprefix("triples:")).expanduser().resolve()
             if not any(path.is_relative_to(root) for root in roots):

@@ -73,7 +73,7 @@ class SettingsOrder(Order):
 
 
 class IndexOrder(Order):
-    """What a corpus is to mirror: folders, files, URLs, `triples:FILE`; none: what it mirrors already.
+    """What a corpus is to mirror: folders, files, URLs, `git+https://…@revision`, `triples:FILE`; none: what it mirrors already.
 
     `uploads` adds the uploaded files of the corpus. `include` and `exclude` are globs for all folders. `actor` and
     `override_reason` let a sparse generation pass.

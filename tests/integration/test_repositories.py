@@ -1,0 +1,365 @@
+"""Repositories as sources, with real git: what is in a commit and nothing else, by rules, and never into a private network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import pytest
+
+from pipeline.deadline import Deadline
+from pipeline.errors import ConfigurationError, DeadlineExceeded, InvalidRequest, LeftOut, NotFound, Refused
+from pipeline.ingest.git import run
+from pipeline.ingest.repositories import Repositories
+from pipeline.ingest.revisions import Place, place_of
+from pipeline.ingest.sources import Listing, at_revision, list_all, make_source, source_name
+from pipeline.plan import Known, plan
+from schemas.documents import Source, SourceKind
+from tests.git_world import commit, git, repository, served
+
+T = TypeVar("T")
+SOON = 60.0
+
+
+def local(path: Path, revision: str = "HEAD", *, include: tuple[str, ...] = (), **switches: bool) -> Source:
+    """Return the source that a user types for a checkout."""
+    return make_source(Place("", str(path), revision, **switches).location, include)
+
+
+def ask(action: Callable[[Deadline], Awaitable[T]]) -> T:
+    """Do something in an event loop of its own, in which nothing may block."""
+
+    async def main() -> T:
+        return await action(Deadline.after(SOON))
+
+    return anyio.run(main)
+
+
+def listed(repositories: Repositories | Path, *sources: Source) -> Listing:
+    """List sources; with a fresh cache where only its place is given."""
+    held = Repositories(repositories) if isinstance(repositories, Path) else repositories
+    return ask(lambda deadline: list_all(sources, held, deadline))
+
+
+def contents(repositories: Repositories, listing: Listing) -> dict[str, bytes | str]:
+    """Return what is read of each document, or the reason why not."""
+    found = ask(lambda deadline: repositories.read(listing.items, deadline))
+    pairs = zip(listing.items, found, strict=True)
+    return {item.document_id: one if isinstance(one, bytes) else str(one) for item, one in pairs}
+
+
+def reasons(listing: Listing) -> dict[str, str]:
+    """Return the rule for each entry that is left out."""
+    return {one.document_id: one.reason.partition(":")[0] for one in listing.skipped}
+
+
+def test_a_commit_is_read_and_nothing_of_the_checkout(tmp_path: Path) -> None:
+    """Neither a changed file, nor one that is staged or new, nor one that was deleted from the folder."""
+    top = tmp_path / "r"
+    first = repository(top, {"a.py": "one\n", "sub/b.md": "# B\n"})
+    (top / "a.py").write_text("dirty\n")
+    (top / "new.py").write_text("new\n")
+    git(top, "add", "new.py")
+    (top / "sub/b.md").unlink()
+    repositories = Repositories(tmp_path / "home")
+    listing = listed(repositories, local(top))
+    assert contents(repositories, listing) == {"a.py": b"one\n", "sub/b.md": b"# B\n"}
+    assert listing.revisions == ((f"git+file://{top}@HEAD", first),)
+    assert {item.source.revision for item in listing.items} == {first}
+
+
+def test_a_branch_a_tag_a_commit_and_a_bare_repository(tmp_path: Path) -> None:
+    """Each names its own commit; the same blob has the same place, so that only what changed is read."""
+    top = tmp_path / "r"
+    first = repository(top, {"a.py": "one\n", "b.py": "same\n"})
+    git(top, "tag", "--annotate", "v1", "--message", "x")
+    second = commit(top, {"a.py": "two\n"})
+    git(top, "branch", "next")
+    git(tmp_path, "clone", "--quiet", "--bare", str(top), "bare.git")
+    for place, revision, expected in (
+        (top, "v1", first), (top, "next", second), (top, first, first), (top, "HEAD~1", first),
+        (tmp_path / "bare.git", "main", second),
+    ):  # fmt: skip
+        listing = listed(tmp_path / "home", local(place, revision))
+        assert dict(listing.revisions).popitem()[1] == expected
+    before = listed(tmp_path / "home", local(top, "v1"))
+    after = listed(tmp_path / "home", local(top, "next"))
+    known = {
+        one.document_id: Known(one.document_id, b"", b"r", one.size, one.mtime_ns, one.locator, 1)
+        for one in before.items
+    }
+    todo = plan(after.items, frozenset(), known, b"r")
+    assert ([item.document_id for item in todo.to_do], todo.unchanged) == (["a.py"], ("b.py",))
+
+
+def test_what_nobody_wrote_there_is_left_out_with_a_reason(tmp_path: Path) -> None:
+    """By folder, name, attribute, mark and mode; `generated=yes` takes in what a rule about authorship left out."""
+    top = tmp_path / "r"
+    repository(
+        top,
+        {
+            ".gitattributes": "*.pb.go linguist-generated\nlib/** linguist-vendored=true\nvendor/ours.py -linguist-vendored\n",
+            "main.go": "package main\n", "api.pb.go": "package main\n", "lib/x.py": "x\n", "vendor/a.py": "a\n",
+            "vendor/b/c.py": "c\n", "vendor/ours.py": "ours\n", "web/app.min.js": "x", "package-lock.json": "{}",
+            "made.go": "// Code generated by a tool. DO NOT EDIT.\npackage main\n",
+            "said.py": 'MARK = "Code generated by hand. DO NOT EDIT"\n',
+            "big.bin": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "blob.dat": b"\0\1\2",
+            "pic.png": b"x", ".hidden.py": "h\n",
+        },
+    )  # fmt: skip
+    (top / "link.py").symlink_to("main.go")
+    commit(top, {})
+    repositories = Repositories(tmp_path / "home")
+    listing = listed(repositories, local(top))
+    assert reasons(listing) == {
+        "api.pb.go": "generated rule", "lib/x.py": "vendored rule", "vendor/": "vendored rule",
+        "web/app.min.js": "generated rule", "package-lock.json": "generated rule", "link.py": "symlink rule",
+        "pic.png": "a format that is not read",
+    }  # fmt: skip
+    assert next(one.reason for one in listing.skipped if one.document_id == "vendor/").startswith("vendored rule: 2 ")
+    found = contents(repositories, listing)
+    assert {name: one for name, one in found.items() if isinstance(one, bytes)} == {
+        "main.go": b"package main\n", "said.py": b'MARK = "Code generated by hand. DO NOT EDIT"\n',
+        "vendor/ours.py": b"ours\n",
+    }  # fmt: skip
+    said = {name: str(one).partition(":")[0] for name, one in found.items() if isinstance(one, str)}
+    assert said == {"made.go": "generated rule", "big.bin": "LFS rule", "blob.dat": "a binary format that is not read"}
+    kinds = {type(one) for one in ask(lambda deadline: repositories.read(listing.items, deadline))}
+    assert kinds == {bytes, LeftOut}
+
+    everything = listed(repositories, local(top, generated=True))
+    assert set(reasons(everything)) == {"link.py", "pic.png"}
+    assert (contents(repositories, everything))[
+        "made.go"
+    ] == b"// Code generated by a tool. DO NOT EDIT.\npackage main\n"
+
+
+def test_globs_select_as_for_folders_and_hidden_files_need_a_dot(tmp_path: Path) -> None:
+    """Relative to the top of the repository."""
+    top = tmp_path / "r"
+    repository(top, {"a.py": "a", "docs/b.md": "b", ".ci/c.yaml": "c: 1", "naïve name.py": "n"})
+    names = {
+        globs: [item.document_id for item in (listed(tmp_path / "h", local(top, include=globs))).items]
+        for globs in ((), ("*.md",), (".ci/*",))
+    }
+    assert names == {(): ["a.py", "docs/b.md", "naïve name.py"], ("*.md",): ["docs/b.md"], (".ci/*",): [".ci/c.yaml"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("git+https://example.org/r@--upload-pack=x", InvalidRequest),
+        ("git+https://example.org/r@-x", InvalidRequest),
+        ("git+https://example.org/r@a..b", InvalidRequest),
+        ("git+https://example.org/r@main:refs/x", InvalidRequest),
+        ("git+https://example.org/r@main#all=yes", InvalidRequest),
+        ("git+https://example.org/r?x=1@main", Refused),
+        ("git+https://user:secret@example.org/r", Refused),
+        ("git+https://example.org:22/r", Refused),
+        ("git+ext::sh -c touch% x", NotFound),
+        ("git+ext://sh", Refused),
+        ("git+ssh://git@example.org/r", Refused),
+        ("git+git://example.org/r", Refused),
+        ("git+--upload-pack=x", NotFound),
+        ("git+file://relative", InvalidRequest),
+        ("git+/no/such/folder", NotFound),
+    ],
+)
+def test_what_names_no_repository_is_refused(text: str, error: type[Exception]) -> None:
+    """Before git is asked anything, and without repeating a secret."""
+    with pytest.raises(error) as caught:
+        make_source(text)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_place_and_its_location_are_the_same(tmp_path: Path) -> None:
+    """Also where a path has an `@`, a `#` or a space in it; switches of the command line are in it."""
+    odd = tmp_path / "a@b #1"
+    odd.mkdir()
+    source = make_source(at_revision(str(odd), "v1", generated=True))
+    assert place_of(source.location) == Place("", str(odd), "v1", generated=True)
+    assert (source.kind, source_name(source)) == (SourceKind.GIT, "a@b #1")
+    assert make_source("git+HTTPS://Example.org:443/a/r.git@v1").location == "git+https://example.org/a/r.git@v1"
+    assert at_revision("https://example.org/page") == "https://example.org/page"
+    assert at_revision("git+https://example.org/r@v1", submodules=True) == "git+https://example.org/r@v1#submodules=yes"
+    with pytest.raises(InvalidRequest, match=r"git\+https"):
+        at_revision("https://example.org/r", "v1")
+
+
+def test_what_is_no_repository_or_revision_is_not_an_empty_source(tmp_path: Path) -> None:
+    """Or all its documents would be removed; a folder within a checkout does not stand for the checkout."""
+    top = tmp_path / "r"
+    repository(top, {"sub/a.py": "a"})
+    for source, said in ((local(top, "v9"), "no revision 'v9'"), (local(top / "sub"), "name its top folder")):
+        with pytest.raises(NotFound, match=said):
+            listed(tmp_path / "home", source)
+
+
+def test_the_configuration_of_a_repository_runs_nothing(tmp_path: Path) -> None:
+    """No hook, monitor, filter or transport of it, and nothing is fetched from where it says that objects lie."""
+    top, proof = tmp_path / "r", tmp_path / "proof"
+    repository(top, {".gitattributes": "*.py filter=evil diff=evil\n", "a.py": "a\n"})
+    evil = f"touch {proof}"
+    for name in ("core.fsmonitor", "core.sshCommand", "filter.evil.smudge", "diff.evil.textconv", "core.gitProxy"):
+        git(top, "config", name, evil)
+    git(top, "config", "remote.origin.url", f"ext::{evil}")
+    git(top, "config", "remote.origin.promisor", "true")
+    git(top, "config", "extensions.partialClone", "origin")
+    git(top, "config", "protocol.ext.allow", "always")
+    for hook in ("post-index-change", "reference-transaction", "pre-auto-gc"):
+        path = top / ".git/hooks" / hook
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{evil}\n")
+        path.chmod(0o755)
+    blob = git(top, "rev-parse", "HEAD:a.py")
+    repositories = Repositories(tmp_path / "home")
+    listing = listed(repositories, local(top))
+    assert contents(repositories, listing) == {"a.py": b"a\n"}
+    (top / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    gone = listed(Repositories(tmp_path / "other"), local(top))
+    assert reasons(gone) == {"a.py": "partial clone rule"}
+    assert "not in the repository" in str(contents(repositories, listing)["a.py"])
+    assert not proof.exists()
+    git(top, "status")
+    assert proof.exists()  # the control: such a configuration does run things
+
+
+def test_a_repository_on_a_server_is_fetched_once_for_each_commit(tmp_path: Path) -> None:
+    """One commit deep, without what is too large; another worker finds the commit of an item by itself."""
+    first = repository(tmp_path / "srv/r", {"a.py": "one\n", "large.txt": "x" * 50_000})
+    second = commit(tmp_path / "srv/r", {"b.py": "two\n"})
+    with served(tmp_path / "srv") as (port, asked):
+        repositories = loopback(tmp_path / "home", port)
+        source = Source(SourceKind.GIT, f"git+http://127.0.0.1:{port}/r/.git@main")
+        listing = listed(repositories, source)
+        assert listing.revisions == ((source.location, second),)
+        assert reasons(listing) == {"large.txt": "size rule"}
+        assert contents(repositories, listing) == {"a.py": b"one\n", "b.py": b"two\n"}
+        (cache,) = (tmp_path / "home").glob("????????????????????????????????.git")
+        assert first not in git(cache, "cat-file", "--batch-all-objects", "--batch-check")
+
+        commit(tmp_path / "srv/r", {"c.py": "three\n"})
+        other = loopback(tmp_path / "other", port)
+        assert contents(other, listing) == {"a.py": b"one\n", "b.py": b"two\n"}
+        seen = len(asked)
+        pinned = Source(SourceKind.GIT, f"git+http://127.0.0.1:{port}/r/.git@{second}")
+        assert len((listed(other, pinned)).items) == 2
+        assert len(asked) == seen  # a commit that is here is not asked for
+        again = listed(repositories, source)
+        assert [item.document_id for item in again.items] == ["a.py", "b.py", "c.py"]
+
+
+def test_two_fetches_of_one_repository_take_turns(tmp_path: Path) -> None:
+    """Both find all documents."""
+    repository(tmp_path / "srv/r", {f"{n}.py": f"{n}\n" for n in range(20)})
+    with served(tmp_path / "srv") as (port, _):
+        source = Source(SourceKind.GIT, f"git+http://127.0.0.1:{port}/r/.git@main")
+        found: list[int] = []
+
+        async def three(deadline: Deadline) -> None:
+            async def one() -> None:
+                found.append(len((await list_all([source], loopback(tmp_path / "home", port), deadline)).items))
+
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(one)
+
+        ask(three)
+        assert found == [20, 20, 20]
+
+
+def test_no_name_number_or_redirect_leads_into_a_private_network(tmp_path: Path) -> None:
+    """The address is checked before git is asked, and git goes to that address alone: a name that changes leads nowhere."""
+    repository(tmp_path / "srv/r", {"a.py": "a\n"})
+    with served(tmp_path / "srv") as (port, asked):
+        strict = Repositories(tmp_path / "home")
+        for host in ("127.0.0.1", "localhost", "[::1]", "169.254.169.254", "2130706433", "10.0.0.8"):
+            with pytest.raises(Refused, match="rule"):
+                listed(strict, Source(SourceKind.GIT, f"git+http://{host}/r/.git@main"))
+
+        async def rebound(host: str, port: int) -> list[str]:
+            return ["127.0.0.1"]
+
+        with pytest.raises(Refused, match="address rule"):
+            listed(
+                Repositories(tmp_path / "home", resolver=rebound),
+                Source(SourceKind.GIT, "git+http://example.org/r/.git@main"),
+            )
+        assert not asked
+        pinned = Repositories(tmp_path / "home", resolver=rebound, rule=lambda _: "", ports={"http": port})
+        source = Source(SourceKind.GIT, f"git+http://no-such-name.example:{port}/r/.git@main")
+        assert [one.document_id for one in listed(pinned, source).items] == ["a.py"]
+
+        with served(tmp_path, redirect=f"http://127.0.0.1:{port}") as (other, _):
+            seen = len(asked)
+            with pytest.raises(Refused, match="redirect rule"):
+                where = f"git+http://127.0.0.1:{other}/r/.git@main"
+                listed(loopback(tmp_path / "third", other), Source(SourceKind.GIT, where))
+            assert len(asked) == seen
+
+
+def test_what_a_server_lacks_is_not_found(tmp_path: Path) -> None:
+    """A repository and a revision that are not there; the message names no address."""
+    repository(tmp_path / "srv/r", {"a.py": "a\n"})
+    with served(tmp_path / "srv") as (port, _):
+        for path, revision, said in (("r/.git", "v9", "no revision 'v9'"), ("none", "main", "no repository")):
+            with pytest.raises(NotFound, match=said) as caught:
+                where = f"git+http://127.0.0.1:{port}/{path}@{revision}"
+                listed(loopback(tmp_path / "home", port), Source(SourceKind.GIT, where))
+            assert "127.0.0.1" not in str(caught.value)
+
+
+def test_submodules_are_followed_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    """At the commit that the repository names; one without an address on the web is left out."""
+    inner = repository(tmp_path / "srv/inner", {"i.py": "i\n", "vendor/v.py": "v\n"})
+    repository(tmp_path / "srv/outer", {"o.py": "o\n"})
+    commit(tmp_path / "srv/inner", {"i.py": "later\n"})
+    with served(tmp_path / "srv") as (port, _):
+        top = tmp_path / "srv/outer"
+        (top / ".gitmodules").write_text(
+            '[submodule "a"]\n\tpath = lib/a\n\turl = ../../inner/.git\n[submodule "b"]\n\tpath = b\n\turl = /srv/x\n'
+        )
+        for path in ("lib/a", "b"):
+            git(top, "update-index", "--add", "--cacheinfo", f"160000,{inner},{path}")
+        git(top, "add", ".gitmodules")
+        git(top, "commit", "--quiet", "--message", "m")
+        repositories = loopback(tmp_path / "home", port)
+        where = f"git+http://127.0.0.1:{port}/outer/.git@main"
+        plain = listed(repositories, Source(SourceKind.GIT, where))
+        assert reasons(plain) == {"b": "submodule rule", "lib/a": "submodule rule"}
+        followed = listed(repositories, Source(SourceKind.GIT, f"{where}#submodules=yes"))
+        assert reasons(followed) == {"b": "submodule rule", "lib/a/vendor/": "vendored rule"}
+        assert contents(repositories, followed) == {"o.py": b"o\n", "lib/a/i.py": b"i\n"}
+
+
+def test_without_git_the_error_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a matter of configuration."""
+    top = tmp_path / "r"
+    repository(top, {"a.py": "a\n"})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="install it"):
+        listed(tmp_path / "home", local(top))
+
+
+def test_git_that_hangs_or_floods_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the deadline with its children, and at the limit of what it may say."""
+    fake = tmp_path / "git"
+    fake.write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\nsleep 600 &\necho $! > {tmp_path}/child\nwait\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DeadlineExceeded):
+        ask(lambda deadline: run(["version"], deadline, seconds=1.0))
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+    fake.write_text("#!/bin/sh\nwhile echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done\n")
+    with pytest.raises(Refused, match="size rule"):
+        ask(lambda deadline: run(["version"], deadline, seconds=SOON, most=100_000))
+
+
+def loopback(home: Path, port: int) -> Repositories:
+    """Return what may reach a server of a test."""
+    return Repositories(home, rule=lambda _: "", ports={"http": port}, max_bytes=40_000)
