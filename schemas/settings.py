@@ -68,12 +68,13 @@ class GraphSearchSettings(Settings):
 
     `ranking` is a walk (`walk`) or a personalised PageRank (`ppr`); `auto` takes what the store of the graph does best:
     PageRank in PostgreSQL, the walk in Neo4j. `bridges` is for PageRank: from so many passages that the question's words
-    lead to, their neighbours are asked for the rest of the question; 0 leaves that out.
+    lead to, their neighbours are asked for the rest of the question. That finds more where an answer takes several passages,
+    and costs ranks where one is enough.
     """
 
     enabled: bool = True
     ranking: Literal["auto", "walk", "ppr"] = "auto"
-    bridges: int = Field(default=10, ge=0, le=50)
+    bridges: int = Field(default=0, ge=0, le=50)
     max_hops: int = Field(default=2, ge=1, le=5)
     top_k: int = Field(default=30, ge=5, le=100)
     chunk_neighbor_window: int = Field(default=1, ge=0, le=10)

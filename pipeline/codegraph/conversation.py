@@ -4,6 +4,7 @@ is wanted. What a child knows of a corpus lasts from one order to the next.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -91,6 +92,7 @@ class Conversation:
         self._files = SourceFiles(corpus)
         self._linker = self._make(self._files)
         self._known: dict[str, frozenset[str]] = {}
+        gc.collect()
 
     def answer(self, request: bytes) -> bytes:
         """Do what an order says, for about SLICE."""
@@ -108,6 +110,7 @@ class Conversation:
                 return ENCODER.encode(Answer(done, wanted.path))
             if time.monotonic() > end:
                 break
+        gc.collect(1)  # what a link leaves behind goes round in circles, and the collector of a child seldom comes
         return ENCODER.encode(Answer(done))
 
     def _settled(self, linked: Linked) -> Settled:

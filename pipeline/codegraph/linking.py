@@ -195,12 +195,17 @@ class Linking:
         return done
 
     async def _converse(self, left: deque[Job], done: list[Settled], total: int) -> None:
-        """Have a child link what is left; where it dies over several files, each of them is given to another one alone."""
+        """Have a child link what is left; where it dies over several files, each of them is given to another one alone.
+
+        One that worked before may have no memory left to begin with: then there are others, the new ones at last.
+        """
+        failed = 0
         while left:
             jobs: list[Job] = []
             try:
                 async with self.linkers.lend() as talk:
                     await talk(ENCODER.encode(Order(give=self.expected, corpus=dict(self.files))))
+                    failed = 0
                     order = Order()
                     while jobs := self._taken(jobs, left):
                         order.jobs = jobs
@@ -212,7 +217,9 @@ class Linking:
                     await talk(ENCODER.encode(Order(corpus={})))  # it need not remember
             except ParserKilled as killed:
                 if left and not jobs:  # no file's fault
-                    raise RunFailed("Source files cannot be linked: the processes for it do not start.") from killed
+                    failed += 1
+                    if failed > self.linkers.most:
+                        raise RunFailed("Source files cannot be linked: the processes for it do not start.") from killed
                 if len(jobs) == 1:
                     done.append(Settled(jobs.pop()[0], unresolved={UNLINKED: 1}))
                 self.suspects.update(path for path, _ in jobs)

@@ -54,7 +54,7 @@ class Ranking:
     fusion: FusionSettings = PLAIN
     walk: bool = False
     graph: bool = True
-    bridges: bool = True
+    bridges: int = 0
 
     def request(self, text: str) -> QueryRequest:
         """Return the question, asked in this way."""
@@ -71,6 +71,7 @@ class Ranking:
         )
 
 
+BRIDGES = 10
 DEPTH = 10
 """Hits that are looked at for the MRR."""
 RANKINGS = (
@@ -80,17 +81,17 @@ RANKINGS = (
     Ranking("hybrid, default (k=60)", Strategy.HYBRID),
     Ranking("hybrid, k=60, walk", Strategy.HYBRID, walk=True),
     Ranking("hybrid, k=10", Strategy.HYBRID, K10),
-    Ranking("F: hybrid, k=10, 0.5 0.5 1, no bridges", Strategy.HYBRID, WEIGHTED, bridges=False),
-    Ranking("hybrid, k=10, 0.5 0.5 1", Strategy.HYBRID, WEIGHTED),
-    Ranking("hybrid, scores, no bridges", Strategy.HYBRID, SCORES, bridges=False),
+    Ranking("F: hybrid, k=10, 0.5 0.5 1", Strategy.HYBRID, WEIGHTED),
+    Ranking("hybrid, k=10, 0.5 0.5 1, bridges", Strategy.HYBRID, WEIGHTED, bridges=BRIDGES),
     Ranking("hybrid, scores", Strategy.HYBRID, SCORES),
+    Ranking("hybrid, scores, bridges", Strategy.HYBRID, SCORES, bridges=BRIDGES),
     Ranking("graph, walk", Strategy.GRAPH, walk=True),
-    Ranking("graph, ppr, no bridges", Strategy.GRAPH, bridges=False),
     Ranking("graph, ppr", Strategy.GRAPH),
+    Ranking("graph, ppr, bridges", Strategy.GRAPH, bridges=BRIDGES),
     Ranking("multi_query, no model", Strategy.MULTI_QUERY),
-    Ranking("multi_query, no model, scores", Strategy.MULTI_QUERY, SCORES),
+    Ranking("multi_query, no model, scores, bridges", Strategy.MULTI_QUERY, SCORES, bridges=BRIDGES),
     Ranking("hierarchical", Strategy.HIERARCHICAL),
-    Ranking("hierarchical, scores", Strategy.HIERARCHICAL, SCORES),
+    Ranking("hierarchical, scores, bridges", Strategy.HIERARCHICAL, SCORES, bridges=BRIDGES),
 )
 """`multi_query` is asked by an expander without a model, see `offline_expander`: it shows the fusion, not a model's words."""
 
@@ -107,8 +108,8 @@ class Plain(NamedTuple):
 
 
 _RRF = {"musique": Plain(44.2, 57.2, "RRF, MiniLM"), "hotpotqa": Plain(62.0, 82.0, "RRF, MiniLM")}
-_F = "F: hybrid, k=10, 0.5 0.5 1, no bridges"
-_PPR = "graph, ppr, no bridges"
+_F = "F: hybrid, k=10, 0.5 0.5 1"
+_PPR = "graph, ppr"
 BASELINES: dict[str, dict[tuple[str, str], Plain]] = {
     "musique": {
         ("keyword", ""): Plain(39.2, 49.8),
@@ -221,7 +222,7 @@ async def asked(
     app: Sapwood, name: str, corpus: Corpus, ranking: Ranking, settings: CorpusSettings, wanted: list[Question]
 ) -> Quality:
     """Ask all questions in one way."""
-    search = GraphSearchSettings() if ranking.bridges else GraphSearchSettings(bridges=0)
+    search = GraphSearchSettings(bridges=ranking.bridges)
     await app.create_corpus(name, settings.model_copy(update={"fusion": ranking.fusion, "graph_search": search}))
     place = {document: number for number, document in enumerate(corpus.documents)}
     scores: list[tuple[float, float, float]] = []

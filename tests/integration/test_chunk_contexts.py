@@ -74,7 +74,7 @@ async def ask(app: Sapwood, text: str, strategy: Strategy, corpus: str = "rules"
 
 
 async def chunks(app: Sapwood) -> int:
-    [newest, *_] = await app.generations("rules")
+    newest = next(one for one in await app.generations("rules") if one["manifest"])
     return int(newest["manifest"]["stores"]["chunks"]["rows"])
 
 

@@ -23,7 +23,7 @@ VERSION = "link-1"
 ROUNDS = 6
 """How often a file's functions are looked at again because their callers hand them something new."""
 
-KEPT = 400
+KEPT = 200
 """Files whose scopes are kept for the next links."""
 
 
