@@ -78,7 +78,7 @@ HANDED = "from b import g as h\ndef f(x):\n    x()\nh(f)"
 TAKES = "def g(x):\n    x()"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(STATE, STOPS), min_size=1, max_size=4))
 @example([({"a.py": HANDED, "b.py": TAKES}, ""), ({"a.py": HANDED.replace("h(f)", ""), "b.py": TAKES}, "rollback")])
 @example([({"a.py": HANDED}, ""), ({"a.py": HANDED, "b.py": TAKES}, ""), ({"a.py": HANDED}, "abort")])
@@ -90,7 +90,7 @@ async def test_the_export_depends_on_the_files_alone(pool: Pool, states: list[tu
     await the_same_as_anew(pool, states, small)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(STATE, STOPS), min_size=1, max_size=4))
 @example([({"a.py": HANDED, "b.py": TAKES}, ""), ({"a.py": HANDED.replace("h(f)", ""), "b.py": TAKES}, "")])
 async def test_so_it_does_with_all_of_the_language(pool: Pool, states: list[tuple[State, str]]) -> None:
