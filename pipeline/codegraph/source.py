@@ -12,6 +12,7 @@ from pipeline.codegraph.summary import (
     MAX_NESTING,
     Attribute,
     Block,
+    Choice,
     Constant,
     Expression,
     First,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 UNKNOWN = Opaque()
+EXTRAS = frozenset({"comment", "line_comment", "block_comment", "line_continuation"})
+"""Nodes that may stand anywhere and say nothing, in one grammar or another."""
+
 LONGEST_LINE = 200
 """Characters of a signature, a documentation line or a decorator."""
 
@@ -58,12 +62,15 @@ class Source:
     def _line(self, start: int, end: int, most: int = LONGEST_LINE) -> str:
         return self.data[start : min(end, start + 4 * most)].decode("utf-8", "ignore").split("\n", 1)[0][:most].strip()
 
-    def enter(self) -> bool:
-        """Go one level down; False, and counted, where that would be too deep. A True is ended by `depth -= 1`."""
-        if self.depth >= MAX_NESTING:
+    def enter(self, levels: int = 1) -> bool:
+        """Go down, by several levels at once for what is several levels of the summary, or of calls in the frontend.
+
+        False, and counted, where that would be too deep. A True is ended by `depth -= levels`.
+        """
+        if self.depth + levels > MAX_NESTING:
             self.counts["nested_too_deeply"] += 1
             return False
-        self.depth += 1
+        self.depth += levels
         return True
 
     def anonymous(self, scope: str) -> str:
@@ -119,6 +126,16 @@ class Source:
         return scope
 
 
+def first(node: Node) -> Node | None:
+    """Return the first child that is no token and none of EXTRAS."""
+    return next((child for child in node.children if child.is_named and child.type not in EXTRAS), None)
+
+
+def named(node: Node) -> list[Node]:
+    """Return the children that are no tokens and none of EXTRAS."""
+    return [child for child in node.children if child.is_named and child.type not in EXTRAS]
+
+
 def joined(scope: str, name: str) -> str:
     """Return a qualified name."""
     return f"{scope}.{name}" if scope else name
@@ -153,3 +170,9 @@ def opaque(parts: Iterable[Expression]) -> Opaque:
         elif not inert(part):
             found.append(part)
     return Opaque(tuple(found)) if found else UNKNOWN
+
+
+def beside(value: Expression, parts: Iterable[Expression]) -> Expression:
+    """Return a value, with parts that are only looked at for calls."""
+    looked_at = tuple(part for part in parts if not inert(part))
+    return Choice((value,), looked_at) if looked_at else value

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.locals import Locals
-from pipeline.codegraph.source import UNKNOWN, Source, inert, opaque
+from pipeline.codegraph.source import UNKNOWN, Source, beside, first, named, opaque
 from pipeline.codegraph.summary import (
     Attribute,
     Block,
     Call,
-    Choice,
     Constant,
     Expression,
     Function,
@@ -122,16 +121,6 @@ class Expressions:
         raise NotImplementedError
 
 
-def first(node: Node) -> Node | None:
-    """Return the first child that is no token and no comment."""
-    return next((child for child in node.children if child.is_named and child.type != "comment"), None)
-
-
-def named(node: Node) -> list[Node]:
-    """Return the children that are no tokens and no comments."""
-    return [child for child in node.children if child.is_named and child.type != "comment"]
-
-
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 
@@ -142,12 +131,6 @@ def _parts(self: Expressions, node: Node) -> Expression:
 def _error(self: Expressions, node: Node) -> Expression:
     self.source.counts["syntax_error"] += 1
     return _parts(self, node)
-
-
-def beside(value: Expression, parts: Iterable[Expression]) -> Expression:
-    """Return a value, with parts that are only looked at for calls."""
-    looked_at = tuple(part for part in parts if not inert(part))
-    return Choice((value,), looked_at) if looked_at else value
 
 
 def _call(self: Expressions, node: Node) -> Expression:

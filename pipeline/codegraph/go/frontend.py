@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.go.expressions import Expressions, first, named
-from pipeline.codegraph.source import UNKNOWN, Source, first_line, inert, opaque
+from pipeline.codegraph.go.expressions import Expressions
+from pipeline.codegraph.source import UNKNOWN, Source, first, first_line, inert, named, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,

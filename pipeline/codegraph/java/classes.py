@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.java.expressions import parameters_of
-from pipeline.codegraph.java.reader import COMMENTS, MOST_PARAMETERS, Around, Reader, doc_of, first, with_arity
-from pipeline.codegraph.source import joined, opaque
+from pipeline.codegraph.java.reader import MOST_PARAMETERS, Around, Reader, doc_of, with_arity
+from pipeline.codegraph.source import EXTRAS, first, joined, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -39,7 +39,7 @@ def class_declared(reader: Reader, node: Node) -> None:
     """Add a class, interface, enum or record to `out`."""
     name = node.child_by_field_name("name")
     text = "" if name is None else reader.source.text(name)
-    if not text or not reader.enter(2):
+    if not text or not reader.source.enter(2):
         return
     holder = reader.around[-1] if reader.around else None
     path: Name | Attribute = Name(text)
@@ -65,7 +65,7 @@ def anonymous_class(reader: Reader, body: Node, base: Expression, line: int) -> 
     """Add the class of a body that follows `new X()` to `out`."""
     inside = reader.hidden("class")
     qualname = joined(reader.scope, inside.name)
-    if not reader.enter(3):
+    if not reader.source.enter(3):
         return
     reader.around.append(Around(inside, extends=True))
     made = _members(reader, body, qualname, inside.name, None)
@@ -124,9 +124,9 @@ def _members(reader: Reader, body: Node | None, qualname: str, name: str, compon
 
 
 def _member_nodes(body: Node | None) -> list[Node]:
-    nodes = [] if body is None else [child for child in body.named_children if child.type not in COMMENTS]
+    nodes = [] if body is None else [child for child in body.named_children if child.type not in EXTRAS]
     inner = [part for child in nodes if child.type == "enum_body_declarations" for part in child.named_children]
-    return [*nodes, *(part for part in inner if part.type not in COMMENTS)]
+    return [*nodes, *(part for part in inner if part.type not in EXTRAS)]
 
 
 def _declare(reader: Reader, around: Around, nodes: list[Node], components: Node | None) -> None:
@@ -248,7 +248,7 @@ def _constructor(reader: Reader, node: Node, name: str) -> None:
 
 
 def _function(reader: Reader, node: Node, qualname: str, kind: str, body: Node | None) -> Function:
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return Function(qualname, kind=kind)
     outside, reader.scope = reader.scope, qualname
     before = reader.enter_method()

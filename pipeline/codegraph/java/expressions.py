@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.java.reader import COMMENTS, UNKNOWN, Handler, Reader, first, with_arity
-from pipeline.codegraph.source import inert, opaque
+from pipeline.codegraph.java.reader import UNKNOWN, Handler, Reader, with_arity
+from pipeline.codegraph.source import EXTRAS, first, inert, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -107,7 +107,7 @@ def _call(reader: Reader, node: Node) -> Expression:
     if name is None:
         return UNKNOWN
     text = reader.source.text(name)
-    nodes = [] if arguments is None else [node for node in arguments.named_children if node.type not in COMMENTS]
+    nodes = [] if arguments is None else [node for node in arguments.named_children if node.type not in EXTRAS]
     key = with_arity(text, len(nodes))
     if of is None:
         callee: Expression = reader.method(text, len(nodes))
@@ -244,7 +244,7 @@ def pattern_names(reader: Reader, node: Node) -> None:
     while waiting:
         part = waiting.pop()
         if part.type in ("record_pattern_component", "type_pattern"):
-            parts = [child for child in part.named_children if child.type not in COMMENTS]
+            parts = [child for child in part.named_children if child.type not in EXTRAS]
             if len(parts) > 1 and parts[-1].type == "identifier":
                 reader.declare_typed(reader.source.text(parts[-1]), reader.type_form(parts[-2]))
                 continue

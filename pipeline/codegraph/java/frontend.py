@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pipeline.codegraph.java.classes import KINDS, anonymous_class, class_declared
 from pipeline.codegraph.java.expressions import EXPRESSIONS
-from pipeline.codegraph.java.reader import Doing, Reader, attributes, doc_of, first
-from pipeline.codegraph.source import Source, opaque
+from pipeline.codegraph.java.reader import Doing, Reader, attributes, doc_of
+from pipeline.codegraph.source import Source, first, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Block,

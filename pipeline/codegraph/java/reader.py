@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.source import Source, first_line, inert
+from pipeline.codegraph.source import EXTRAS, Source, first, first_line, inert
 from pipeline.codegraph.summary import (
-    MAX_NESTING,
     Assign,
     Attribute,
     Block,
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 UNKNOWN = Opaque()
 MOST_PARAMETERS = 10
 """Methods with more are taken for one another where they have the same name."""
-
-COMMENTS = frozenset({"line_comment", "block_comment"})
 
 
 @dataclass(slots=True)
@@ -104,7 +101,7 @@ class Reader:
 
     def each(self, nodes: Iterable[Node]) -> tuple[Expression, ...]:
         """Return the forms of the nodes that are named."""
-        return tuple(map(self.expression, [node for node in nodes if node.is_named and node.type not in COMMENTS]))
+        return tuple(map(self.expression, [node for node in nodes if node.is_named and node.type not in EXTRAS]))
 
     def statement(self, node: Node) -> None:
         """Add what a statement says to `out`; an expression is looked at."""
@@ -116,14 +113,6 @@ class Reader:
         if self.source.enter():
             handler(self, node)
             self.source.depth -= 1
-
-    def enter(self, levels: int) -> bool:
-        """Go down by levels at once: for forms that are several levels of the summary, or of calls here."""
-        if self.source.depth + levels > MAX_NESTING:
-            self.source.counts["nested_too_deeply"] += 1
-            return False
-        self.source.depth += levels
-        return True
 
     def evaluate(self, form: Expression) -> None:
         """Look at an expression whose value goes nowhere."""
@@ -313,11 +302,6 @@ class Reader:
 
 _BLOCKS = frozenset({"block", "constructor_body", "program"})
 _NAMING = frozenset({"type_identifier", "scoped_type_identifier", "generic_type", "array_type"})
-
-
-def first(node: Node) -> Node | None:
-    """Return the first named child that is no comment."""
-    return next((child for child in node.children if child.is_named and child.type not in COMMENTS), None)
 
 
 def with_arity(name: str, count: int) -> str:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.javascript.functions import property_name, string_value
-from pipeline.codegraph.javascript.reader import Reader, first
+from pipeline.codegraph.javascript.reader import Reader
+from pipeline.codegraph.source import first
 from pipeline.codegraph.summary import Expression, From
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from pipeline.codegraph.javascript.functions import (
     type_form,
     type_parameters,
 )
-from pipeline.codegraph.javascript.reader import THIS, UNKNOWN, Reader, dotted, first
-from pipeline.codegraph.source import joined
+from pipeline.codegraph.javascript.reader import THIS, UNKNOWN, Reader, dotted
+from pipeline.codegraph.source import first, joined
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -207,7 +207,7 @@ def decorators_of(reader: Reader, nodes: list[Node]) -> tuple[Decorators, tuple[
 
 def class_form(reader: Reader, node: Node, naming: Naming | None, around: list[Node] | None = None) -> Expression:
     """Add a class to `out` and return its name. Without a name it is no symbol, and neither are its methods."""
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return UNKNOWN
     decorators, texts = decorators_of(reader, [*(around or []), *node.children])
     own = node.child_by_field_name("name")
@@ -358,7 +358,7 @@ def interface_form(reader: Reader, node: Node, naming: Naming, body: Node | None
 
 def anonymous_interface(reader: Reader, node: Node) -> Expression:
     """Return the name of an interface that is written where it is used: `(props: { store: Store })`."""
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return UNKNOWN
     inside = reader.hidden("class")
     qualname = joined(reader.scope, inside.name)
@@ -387,7 +387,7 @@ def enum_form(reader: Reader, node: Node, naming: Naming) -> None:
 def namespace_form(reader: Reader, node: Node, name: str, inside: Expression) -> None:
     """Add a namespace to `out`: an object with what it exports. A second one of the name adds to the first."""
     body = node.child_by_field_name("body")
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return
     outside, reader.scope = reader.scope, joined(reader.scope, name)
     exports, reader.exports = reader.exports, {}

@@ -23,8 +23,8 @@ from pipeline.codegraph.javascript.functions import (
     string_value,
     target,
 )
-from pipeline.codegraph.javascript.reader import PATTERNS, THIS, UNKNOWN, Handler, Reader, first, one_of
-from pipeline.codegraph.source import inert, joined, opaque
+from pipeline.codegraph.javascript.reader import PATTERNS, THIS, UNKNOWN, Handler, Reader, one_of
+from pipeline.codegraph.source import first, inert, joined, opaque
 from pipeline.codegraph.summary import (
     Attribute,
     Awaited,
@@ -325,7 +325,7 @@ def _augmented(reader: Reader, node: Node) -> Expression:
 
 def _element(reader: Reader, node: Node) -> Expression:
     """An element of a component is a call of it with its attributes; one of HTML is only looked at."""
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return UNKNOWN
     opening = node.child_by_field_name("open_tag") or node
     tag = opening.child_by_field_name("name")

@@ -29,10 +29,9 @@ from pipeline.codegraph.javascript.reader import (
     Doing,
     Reader,
     declaration_of,
-    first,
     names_in,
 )
-from pipeline.codegraph.source import Source
+from pipeline.codegraph.source import Source, first
 from pipeline.codegraph.summary import (
     Assign,
     Block,

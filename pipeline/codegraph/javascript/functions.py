@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.javascript.reader import PATTERNS, THIS, UNKNOWN, Reader, first, names_in, one_of
-from pipeline.codegraph.source import first_line
+from pipeline.codegraph.javascript.reader import PATTERNS, THIS, UNKNOWN, Reader, names_in, one_of
+from pipeline.codegraph.source import first, first_line
 from pipeline.codegraph.summary import (
     MAX_NESTING,
     Assign,
@@ -83,7 +83,7 @@ def function(
 
     `this` is what others' `this` is called, `owner` the qualified name of its class.
     """
-    if not reader.enter(2):
+    if not reader.source.enter(2):
         return Function(qualname, kind=kind)
     arrow = node.type == "arrow_function"
     outside, reader.scope = reader.scope, qualname

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pipeline.codegraph.javascript.declarations import assign
 from pipeline.codegraph.javascript.definitions import Naming, named
 from pipeline.codegraph.javascript.functions import FUNCTION_VALUES, string_value
-from pipeline.codegraph.javascript.reader import LEXICAL, Reader, declaration_of, first, names_in, one_of
+from pipeline.codegraph.javascript.reader import LEXICAL, Reader, declaration_of, names_in, one_of
+from pipeline.codegraph.source import first
 from pipeline.codegraph.summary import Choice, Define, Expression, From, Import, Lambda, Name
 
 if TYPE_CHECKING:

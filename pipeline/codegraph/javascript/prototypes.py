@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pipeline.codegraph.javascript.definitions import Naming, defined, named, named_function, unwrapped
 from pipeline.codegraph.javascript.functions import FUNCTION_VALUES, property_name
-from pipeline.codegraph.javascript.reader import Reader, first
+from pipeline.codegraph.javascript.reader import Reader
+from pipeline.codegraph.source import first
 from pipeline.codegraph.summary import Assign, Class, Define, Expression, Name
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.source import Source, inert
+from pipeline.codegraph.source import Source, first, inert
 from pipeline.codegraph.summary import (
-    MAX_NESTING,
     Assign,
     Attribute,
     Block,
@@ -119,14 +118,6 @@ class Reader:
             return
         handler(self, node)
         self.source.depth -= 1
-
-    def enter(self, levels: int) -> bool:
-        """Go down by levels at once: for forms that are several levels of the summary, or of calls here."""
-        if self.source.depth + levels > MAX_NESTING:
-            self.source.counts["nested_too_deeply"] += 1
-            return False
-        self.source.depth += levels
-        return True
 
     def evaluate(self, form: Expression) -> None:
         """Look at an expression whose value goes nowhere."""
@@ -315,11 +306,6 @@ class Reader:
 
 _BLOCKS = frozenset({"statement_block", "program", "class_static_block"})
 _NAMED = frozenset({"enum_declaration", "internal_module", "import_alias", "module"})
-
-
-def first(node: Node) -> Node | None:
-    """Return the first named child that is no comment."""
-    return next((child for child in node.children if child.is_named and child.type != "comment"), None)
 
 
 def declaration_of(node: Node) -> Node:

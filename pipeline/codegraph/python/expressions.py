@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.codegraph.source import UNKNOWN, Source, inert, opaque
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, Source, first, inert, named, opaque
 from pipeline.codegraph.summary import (
     Attribute,
     Awaited,
@@ -34,7 +34,6 @@ from pipeline.codegraph.summary import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-EXTRAS = frozenset({"comment", "line_continuation"})  # may stand anywhere
 _LONGEST_KEY = 100  # characters of a string that can be a key, a module's or an attribute's name
 _LONGEST_ANNOTATION = 1000
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -195,16 +194,6 @@ class Expressions:
 
 
 # --- one function for each kind of node -----------------------------------------------------------------------------
-
-
-def first(node: Node) -> Node | None:
-    """Return the first child that is no token, comment or joined line."""
-    return next((child for child in node.children if child.is_named and child.type not in EXTRAS), None)
-
-
-def named(node: Node) -> list[Node]:
-    """Return the children that are no tokens, comments or joined lines."""
-    return [child for child in node.children if child.is_named and child.type not in EXTRAS]
 
 
 def _parts(self: Expressions, node: Node) -> Expression:

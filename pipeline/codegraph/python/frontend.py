@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.python.exports import exports
-from pipeline.codegraph.python.expressions import EXTRAS, Expressions, first, named
+from pipeline.codegraph.python.expressions import Expressions
 from pipeline.codegraph.python.patterns import bindings, irrefutable, repeatable
-from pipeline.codegraph.source import UNKNOWN, Source, first_line, inert
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, Source, first, first_line, inert, named
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,

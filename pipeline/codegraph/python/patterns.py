@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.python.expressions import EXTRAS, Expressions, first, named
-from pipeline.codegraph.source import UNKNOWN, inert
+from pipeline.codegraph.python.expressions import Expressions
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, first, inert, named
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.rust.names import COMMENTS, first, named, segments
+from pipeline.codegraph.rust.names import segments
 from pipeline.codegraph.rust.types import Types
-from pipeline.codegraph.source import UNKNOWN, Source, inert, opaque
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, Source, beside, first, inert, named, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -100,7 +100,7 @@ class Expressions(Types):
         return tuple(
             self.expression(node)
             for node in nodes
-            if node.is_named and node.type not in COMMENTS and node.type not in _NO_VALUES
+            if node.is_named and node.type not in EXTRAS and node.type not in _NO_VALUES
         )
 
     def evaluate(self, node: Node | None) -> None:
@@ -141,12 +141,6 @@ def _parts(self: Expressions, node: Node) -> Expression:
 def _error(self: Expressions, node: Node) -> Expression:
     self.source.counts["syntax_error"] += 1
     return _parts(self, node)
-
-
-def beside(value: Expression, parts: Iterable[Expression]) -> Expression:
-    """Return a value, with parts that are only looked at for calls."""
-    looked_at = tuple(part for part in parts if not inert(part))
-    return Choice((value,), looked_at) if looked_at else value
 
 
 def _path(self: Expressions, node: Node) -> Expression:

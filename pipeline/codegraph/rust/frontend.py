@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.rust.names import COMMENTS, Module, named, segments
+from pipeline.codegraph.rust.names import Module, segments
 from pipeline.codegraph.rust.statements import ITEMS, Statements
-from pipeline.codegraph.source import UNKNOWN, Source, first_line, joined
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, Source, first_line, joined, named
 from pipeline.codegraph.summary import (
     Assign,
     Block,
@@ -37,7 +37,7 @@ def summarize(source: Source) -> Summary:
     """Return what a Rust file says."""
     reader = _Reader(source)
     reader.items(source.root, in_function=False)
-    doc = next((_doc(source, child, _INNER) for child in source.root.children if child.type in COMMENTS), "")
+    doc = next((_doc(source, child, _INNER) for child in source.root.children if child.type in EXTRAS), "")
     late = tuple(each for each in reader.out if not isinstance(each, Import | From | Class | Define))
     early = tuple(each for each in reader.out if isinstance(each, Import | From | Class | Define))
     return source.summary((*reader.names.imports, *early, *late), doc=doc)
@@ -124,7 +124,7 @@ def _with_what_stands_before(source: Source, node: Node) -> list[tuple[Node, _Be
         if kind == "attribute_item":
             since = since or child
             attributes.append(source.line(child).removeprefix("#[").removesuffix("]"))
-        elif kind in COMMENTS:
+        elif kind in EXTRAS:
             doc = doc or _doc(source, child, _OUTER)
         elif child.is_named and kind != "visibility_modifier":
             if kind in ITEMS:

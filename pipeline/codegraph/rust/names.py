@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.locals import Locals
-from pipeline.codegraph.source import UNKNOWN, Source, joined
+from pipeline.codegraph.source import UNKNOWN, Source, first, joined, named
 from pipeline.codegraph.summary import Assign, Attribute, Expression, From, Import, Name, Statement
 
 if TYPE_CHECKING:
@@ -54,19 +54,6 @@ class Use:
     path: list[str]
     bound: str
     line: int
-
-
-def first(node: Node) -> Node | None:
-    """Return the first child that is no token and no comment."""
-    return next((child for child in node.children if child.is_named and child.type not in COMMENTS), None)
-
-
-def named(node: Node) -> list[Node]:
-    """Return the children that are no tokens and no comments."""
-    return [child for child in node.children if child.is_named and child.type not in COMMENTS]
-
-
-COMMENTS = frozenset({"line_comment", "block_comment"})
 
 
 def collect(source: Source, node: Node, module: Module) -> Module:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.codegraph.rust.expressions import CONTROL, Expressions
-from pipeline.codegraph.rust.names import COMMENTS, first, named, segments
-from pipeline.codegraph.source import UNKNOWN
+from pipeline.codegraph.rust.names import segments
+from pipeline.codegraph.source import EXTRAS, UNKNOWN, first, named
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -32,7 +32,7 @@ ITEMS = frozenset({
     "static_item", "type_item", "use_declaration", "extern_crate_declaration", "foreign_mod_item",
     "function_signature_item",
 })  # fmt: skip
-_SILENT = COMMENTS | {
+_SILENT = EXTRAS | {
     "empty_statement", "attribute_item", "inner_attribute_item", "macro_definition", "label", "lifetime", "mutable_specifier",
     "visibility_modifier", "associated_type", "shebang",
 }  # fmt: skip
@@ -347,7 +347,7 @@ def _constant(name: str) -> bool:
 
 def _tail(node: Node) -> Node | None:
     """Return the expression that is a block's value, if it ends with one."""
-    last = next((child for child in reversed(node.children) if child.is_named and child.type not in COMMENTS), None)
+    last = next((child for child in reversed(node.children) if child.is_named and child.type not in EXTRAS), None)
     if last is None or last.type in ITEMS or last.type in _SILENT or last.type == "let_declaration":
         return None
     if last.type == "expression_statement" and last.children[-1].type == ";":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.rust.names import Names, first, named, segments
-from pipeline.codegraph.source import UNKNOWN, Source
+from pipeline.codegraph.rust.names import Names, segments
+from pipeline.codegraph.source import UNKNOWN, Source, first, named
 from pipeline.codegraph.summary import Attribute, Expression, Index, Name, Sequence
 
 if TYPE_CHECKING:
