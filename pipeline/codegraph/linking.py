@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, cast
 
 import anyio
@@ -140,7 +141,7 @@ class _Result:
     final: Settled
 
 
-@dataclass(slots=True)
+@dataclass
 class Linking:
     """One run of it. `reading` opens a transaction for reads, `report` is told how far it is."""
 
@@ -174,12 +175,17 @@ class Linking:
         await self._link_again(await self._received(affected, gone))
         return await self._compared(fresh)
 
+    @cached_property
+    def _numbers(self) -> dict[int, str]:
+        """The files by the numbers under which reads of them are stored."""
+        return {read_no(path): path for path in self.files}
+
     async def _summaries(self, paths: Sequence[str]) -> dict[str, bytes]:
         """Return the summaries of these files and of what they looked at last time, which is most of what they ask for."""
         async with self.reading() as tx:
             wanted = set(paths)
             if len(wanted) < len(self.files) and (seen := await self.store.reads(tx, self.corpus, paths)):
-                wanted |= {path for path in self.files if read_no(path) in seen}
+                wanted |= {self._numbers[number] for number in seen & self._numbers.keys()}
             found: dict[str, bytes] = {}
             for page in _pages(sorted(wanted)):
                 found |= await self.store.summaries(tx, self.corpus, page)
