@@ -28,6 +28,27 @@ Depth = Annotated[int, typer.Option(min=1, max=MAX_DEPTH, help="How many steps t
 Limit = Annotated[int, typer.Option(min=1, max=MAX_REFERENCES, help="How many to show at most.")]
 Tenant = Annotated[str, typer.Option(help="Whose corpus it is.")]
 
+_LISTINGS = {
+    CodeQuestion.CALLERS: (
+        "Show who calls SYMBOL, with the lines of the calls; with --depth 2 also who calls those.",
+        "pipeline/plan.py::plan --corpus sapwood",
+    ),
+    CodeQuestion.CALLEES: (
+        "Show what SYMBOL calls, with the lines of the calls.",
+        "pipeline/plan.py::plan --corpus sapwood --depth 2",
+    ),
+    CodeQuestion.BASES: ("Show what the class SYMBOL inherits from.", "ParserKilled --corpus sapwood --depth 5"),
+    CodeQuestion.SUBCLASSES: (
+        "Show what inherits from the class SYMBOL.",
+        "DependencyError --corpus sapwood --depth 2",
+    ),
+    CodeQuestion.IMPORTERS: (
+        "Show which modules import the module SYMBOL, which may be one of outside.",
+        "pipeline/plan.py --corpus sapwood",
+    ),
+}
+"""The questions that are asked alike: what they show, and the rest of an example."""
+
 
 def register(app: typer.Typer, run: Run) -> None:
     """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
@@ -35,8 +56,9 @@ def register(app: typer.Typer, run: Run) -> None:
     code = typer.Typer(
         no_args_is_help=True, help="Ask who calls, inherits and imports what in a corpus of source code."
     )
-    for question in (commands.callers, commands.callees, commands.bases, commands.subclasses, commands.importers):
-        code.command()(question)
+    for question, (said, example) in _LISTINGS.items():
+        text = f"{said}\n\nExample: `sapwood code {question} {example}`"
+        code.command(question.value, help=text)(commands.listing(question))
     code.command()(commands.path)
     code.command()(commands.symbols)
     app.add_typer(code, name="code")
@@ -46,80 +68,20 @@ class _Commands:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def callers(
-        self,
-        symbol: Symbol,
-        corpus: Corpus,
-        depth: Depth = 1,
-        limit: Limit = 100,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Show who calls SYMBOL, with the lines of the calls; with --depth 2 also who calls those.
+    def listing(self, question: CodeQuestion) -> Callable[..., None]:
+        """Return the command that lists what a question has for an answer."""
 
-        Example: `sapwood code callers pipeline/plan.py::plan --corpus sapwood`
-        """
-        self._ask(CodeQuestion.CALLERS, symbol, corpus, tenant, json, depth=depth, limit=limit)
+        def command(
+            symbol: Symbol,
+            corpus: Corpus,
+            depth: Depth = 1,
+            limit: Limit = 100,
+            tenant: Tenant = "default",
+            json: Json = False,
+        ) -> None:
+            self._ask(question, symbol, corpus, tenant, json, depth=depth, limit=limit)
 
-    def callees(
-        self,
-        symbol: Symbol,
-        corpus: Corpus,
-        depth: Depth = 1,
-        limit: Limit = 100,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Show what SYMBOL calls, with the lines of the calls.
-
-        Example: `sapwood code callees pipeline/plan.py::plan --corpus sapwood --depth 2`
-        """
-        self._ask(CodeQuestion.CALLEES, symbol, corpus, tenant, json, depth=depth, limit=limit)
-
-    def bases(
-        self,
-        symbol: Symbol,
-        corpus: Corpus,
-        depth: Depth = 1,
-        limit: Limit = 100,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Show what the class SYMBOL inherits from.
-
-        Example: `sapwood code bases ParserKilled --corpus sapwood --depth 5`
-        """
-        self._ask(CodeQuestion.BASES, symbol, corpus, tenant, json, depth=depth, limit=limit)
-
-    def subclasses(
-        self,
-        symbol: Symbol,
-        corpus: Corpus,
-        depth: Depth = 1,
-        limit: Limit = 100,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Show what inherits from the class SYMBOL.
-
-        Example: `sapwood code subclasses DependencyError --corpus sapwood --depth 2`
-        """
-        self._ask(CodeQuestion.SUBCLASSES, symbol, corpus, tenant, json, depth=depth, limit=limit)
-
-    def importers(
-        self,
-        symbol: Symbol,
-        corpus: Corpus,
-        depth: Depth = 1,
-        limit: Limit = 100,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Show which modules import the module SYMBOL, which may be one of outside.
-
-        Example: `sapwood code importers pipeline/plan.py --corpus sapwood`
-        """
-        self._ask(CodeQuestion.IMPORTERS, symbol, corpus, tenant, json, depth=depth, limit=limit)
+        return command
 
     def path(
         self,
