@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -27,6 +26,7 @@ from pipeline.ingest.prepare import Limits, open_preparer
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.query import QueryRequest
 from tests.declared_world import CHATS, FEES, KEY, KILN, look, opened, settings, workshop
+from tests.plugins import install
 from worker import models
 from worker.app import Sapwood, open_sapwood
 from worker.grounded import open_grounded
@@ -303,15 +303,8 @@ class changing(Vectors):
 @pytest.fixture
 def plugin(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Install a distribution with these embedding providers of PLUGIN, where Python finds it."""
-    place = tmp_path / "site"
-    info = place / "sapwood_vectors_for_tests-1.dist-info"
-    info.mkdir(parents=True)
-    (place / "sapwood_vectors_for_tests.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sapwood-vectors-for-tests\nVersion: 1\n")
-    points = "".join(f"{name} = sapwood_vectors_for_tests:{name}\n" for name in request.param)
-    (info / "entry_points.txt").write_text(f"[sapwood.embedding]\n{points}")
-    monkeypatch.syspath_prepend(str(place))
-    monkeypatch.delitem(sys.modules, "sapwood_vectors_for_tests", raising=False)
+    points = [f"{name} = {name}" for name in request.param]
+    install(monkeypatch, tmp_path / "site", "sapwood_vectors_for_tests", PLUGIN, "sapwood.embedding", points)
     monkeypatch.setattr(models, "_INSTALLED", tuple(entry_points(group="sapwood.embedding")))
     return list(request.param)
 

@@ -22,6 +22,7 @@ from schemas.ids import identity_key
 from schemas.query import QueryRequest, QueryResult
 from schemas.settings import GraphIndexingSettings, GraphSearchSettings
 from tests.declared_world import SETTINGS, look, opened, settings
+from tests.plugins import install
 from worker.app import Sapwood
 from worker.settings import WorkerSettings
 
@@ -211,15 +212,8 @@ def other():
 @pytest.fixture
 def plugin(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Install a distribution with these providers of PLUGIN, where Python finds it."""
-    place = tmp_path / "site"
-    info = place / "sapwood_graphs_for_tests-1.dist-info"
-    info.mkdir(parents=True)
-    (place / "sapwood_graphs_for_tests.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sapwood-graphs-for-tests\nVersion: 1\n")
-    points = "".join(f"{name} = sapwood_graphs_for_tests:{name}\n" for name in request.param)
-    (info / "entry_points.txt").write_text(f"[sapwood.graph]\n{points}")
-    monkeypatch.syspath_prepend(str(place))
-    monkeypatch.delitem(sys.modules, "sapwood_graphs_for_tests", raising=False)
+    points = [f"{name} = {name}" for name in request.param]
+    install(monkeypatch, tmp_path / "site", "sapwood_graphs_for_tests", PLUGIN, "sapwood.graph", points)
     providers.installed.cache_clear()
     yield
     providers.installed.cache_clear()

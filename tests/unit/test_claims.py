@@ -33,6 +33,7 @@ from schemas.ids import CorpusId
 from schemas.manifest import StoreCheck
 from schemas.query import QueryRequest
 from schemas.settings import CorpusSettings, GraphSearchSettings
+from tests.plugins import install
 from worker.compose.stores import open_stores
 from worker.settings import load
 
@@ -268,14 +269,8 @@ def fresh() -> Iterator[None]:
 @pytest.fixture
 def plugin(request: pytest.FixtureRequest, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a distribution whose entry point `theirs` names this object of PLUGIN, where Python finds it."""
-    folder = tmp_path
-    (folder / "sapwood_plugin_for_tests.py").write_text(PLUGIN)
-    info = folder / "sapwood_plugin_for_tests-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sapwood-plugin-for-tests\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[sapwood.graph]\ntheirs = sapwood_plugin_for_tests:{request.param}\n")
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "sapwood_plugin_for_tests", raising=False)
+    points = [f"theirs = {request.param}"]
+    install(monkeypatch, tmp_path, "sapwood_plugin_for_tests", PLUGIN, "sapwood.graph", points)
 
 
 def pinned_rows() -> PinnedRows:

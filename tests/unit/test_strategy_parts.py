@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from schemas.ids import CorpusId
 from schemas.moments import moment
 from schemas.query import Leg, QueryRequest, QueryResult, Strategy, Temporal
 from schemas.settings import CorpusSettings, TemporalSettings, recipe
+from tests.plugins import install
 from tests.strategy_world import LONG, Model
 
 YEAR_2024 = 1_704_067_200.0
@@ -307,14 +307,8 @@ def fresh() -> Iterator[None]:
 @pytest.fixture
 def plugin(request: pytest.FixtureRequest, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a distribution whose entry point `theirs` names this object of PLUGIN, where Python finds it."""
-    (tmp_path / "sapwood_expander_for_tests.py").write_text(PLUGIN)
-    info = tmp_path / "sapwood_expander_for_tests-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sapwood-expander-for-tests\nVersion: 1\n")
-    points = f"[sapwood.query_expansion]\ntheirs = sapwood_expander_for_tests:{request.param}\n"
-    (info / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "sapwood_expander_for_tests", raising=False)
+    points = [f"theirs = {request.param}"]
+    install(monkeypatch, tmp_path, "sapwood_expander_for_tests", PLUGIN, "sapwood.query_expansion", points)
 
 
 @pytest.mark.parametrize("plugin", ["Mine"], indirect=True)
