@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
 DIR ?=
-# Test processes at a time, each with servers of its own: about 2 GiB.
-WORKERS ?= 2
+# Test processes at a time, each with servers of its own: 1 to 2 GiB. They wait for most of their time: more than cores.
+WORKERS ?= 3
 
-.PHONY: demo test check bench bench-quality install
+.PHONY: demo test check mypy pyright bench bench-quality install
 
 demo: install
 	$(BIN)/python -m worker.demo $(if $(DIR),"$(DIR)")
@@ -15,15 +15,20 @@ demo: install
 test: install
 	deploy/neo4j/install || true  # where it could not, it has said what to do, and those tests are skipped; not in CI
 	tests/explorer/install-browser || true  # likewise
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) -j2 mypy pyright
 	$(MAKE) test
+
+mypy: install
+	$(BIN)/mypy
+
+pyright: install
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: install
 	$(BIN)/python tests/bench/run.py

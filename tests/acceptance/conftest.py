@@ -13,9 +13,9 @@ from tests.cli_driver import HANDBOOK, Cli, own_home
 
 
 @pytest.fixture(scope="session")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+def user(quick_folder: Path) -> Iterator[Cli]:
     """The command as a process, with one home for all; every test uses a corpus name of its own."""
-    with own_home(tmp_path_factory.mktemp("home")) as command:
+    with own_home(quick_folder / "user") as command:
         yield command
 
 

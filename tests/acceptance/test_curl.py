@@ -32,9 +32,9 @@ def curl_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+def place(quick_folder: Path) -> Iterator[Cli]:
     """A home of its own: nothing runs in it yet."""
-    with own_home(tmp_path_factory.mktemp("curl")) as cli:
+    with own_home(quick_folder / "curl") as cli:
         yield cli
 
 

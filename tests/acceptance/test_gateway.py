@@ -62,9 +62,9 @@ def ok(response: httpx.Response, status: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+def place(quick_folder: Path) -> Iterator[Cli]:
     """A home of its own: nothing runs in it yet."""
-    with own_home(tmp_path_factory.mktemp("gateway")) as cli:
+    with own_home(quick_folder / "gateway") as cli:
         yield cli
 
 

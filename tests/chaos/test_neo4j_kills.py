@@ -31,7 +31,7 @@ from tests.neo4j_server import Neo4jServer
 from worker.app import Sapwood
 
 DOCUMENTS = 300
-PATIENCE = 120.0
+PATIENCE = 300.0
 TOWNS = ("Bristol", "Leeds", "York", "Derby", "Exeter")
 FOLLOW = 4
 
@@ -59,7 +59,7 @@ class Reader:
             ranking="walk",
             top_k=20,
             cache=False,
-            deadline=20,
+            deadline=PATIENCE,
         )
         while True:
             result = await app.query("cranes", request)
@@ -103,6 +103,13 @@ async def half_written(app: Sapwood, run: RunInfo) -> tuple[str, int]:
             await anyio.sleep(0.005)
 
 
+async def heard(readers: list[Reader], generation: int) -> None:
+    """Wait until each reader has had an answer from this generation."""
+    with anyio.fail_after(PATIENCE):
+        while not all(any(found == generation for found, _ in reader.answers) for reader in readers):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+
+
 async def completed(app: Sapwood, run: RunInfo) -> RunInfo:
     with anyio.fail_after(PATIENCE):
         async for _ in app.subscribe(run.run_id):
@@ -135,7 +142,7 @@ async def test_a_kill_in_the_middle_of_a_graph_mixes_nothing_and_leaves_nothing(
                 left = await nodes_of(neo4j_server, {second})
                 other = await started(database, redis_url, tmp_path, neo4j_server)
                 info = await completed(app, run)
-                await anyio.sleep(0.5)
+                await heard(readers, number)
                 group.cancel_scope.cancel()
         finally:
             for process in (victim, other):

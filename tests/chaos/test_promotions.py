@@ -21,6 +21,9 @@ from worker.settings import WorkerSettings
 
 CORPUS = "busy"
 PROMOTIONS = 200
+PAUSE = 0.05
+"""Seconds between two questions of a reader: some ten for each of its generations, with time left for promoting them."""
+
 READERS = (Strategy.SEMANTIC, Strategy.KEYWORD, Strategy.HYBRID, Strategy.GRAPH, Strategy.HIERARCHICAL)
 FILES = ("crane.md", "dock.md", "sub/lock.md")
 ROUND = re.compile(r"round (\d+)")
@@ -61,7 +64,7 @@ async def promote(app: Sapwood, root: anyio.Path, number: int, history: History)
     history.rounds[info.generation] = number
 
 
-async def read(settings: WorkerSettings, strategy: Strategy, history: History) -> None:
+async def read(settings: WorkerSettings, strategy: Strategy, history: History, pause: float = 0.02) -> None:
     """Ask again and again, over a pool and snapshots of its own, until all is promoted."""
     async with open_sapwood(settings) as app:
         for turn in itertools.count():
@@ -76,7 +79,7 @@ async def read(settings: WorkerSettings, strategy: Strategy, history: History) -
                 cache=turn % 2 == 0,
             )
             note(await app.query(CORPUS, request), strategy.value, history)
-            await anyio.sleep(0.02)
+            await anyio.sleep(pause)
 
 
 def note(result: QueryResult, strategy: str, history: History) -> None:
@@ -105,7 +108,7 @@ async def test_no_answer_mixes_generations_while_200_are_promoted(
         await promote(app, root, 0, history)
         async with anyio.create_task_group() as group:
             for strategy in READERS:
-                group.start_soon(read, settings, strategy, history)
+                group.start_soon(read, settings, strategy, history, PAUSE)
             group.start_soon(collect, app, history)
             for number in range(1, PROMOTIONS + 1):
                 await promote(app, root, number, history)

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS = 10
 LEASE = 1.0
 WORKERS = 3
-PATIENCE = 90.0
+PATIENCE = 300.0
 
 
 @dataclass

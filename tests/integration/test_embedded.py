@@ -29,9 +29,9 @@ UP = (
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest) -> Iterator[Path]:
+def home(request: pytest.FixtureRequest, quick_folder: Path) -> Iterator[Path]:
     """Return a home of its own, whose servers are stopped afterwards; its path is short, so that sockets fit into it."""
-    folder = Path(tempfile.mkdtemp(prefix="sapwood-"))
+    folder = Path(tempfile.mkdtemp(prefix="sapwood-", dir=quick_folder.parent))
     home = folder / getattr(request, "param", "home")
     yield home
     embedded.down(home)
