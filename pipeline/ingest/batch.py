@@ -167,8 +167,9 @@ class BatchPipeline:
         return None if settings.graph_indexing.build_code_graph else await self._models.extractor(settings)
 
     async def listing(self, sources: Sequence[Source], deadline: Deadline) -> Listing:
-        """Return what the sources hold now, in canonical order."""
+        """Return what the sources hold now, in canonical order. Meanwhile the first parser loads."""
         deadline.budget(1.0)
+        self._preparer.expect(1)
         return await list_all(sources, self._repositories, deadline)
 
     def expect(self, documents: int) -> None:

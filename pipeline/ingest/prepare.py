@@ -30,7 +30,10 @@ FINGERPRINT = "/".join(
 )
 """What decides which chunks a document becomes."""
 
-GROUP_DOCUMENTS = 16
+GROUP_DOCUMENTS = 16, 64
+"""Documents of a group: of the larger kind where every child has two of them. A child waits for its next one as long as the
+loop is busy, which may take as long as 16 short documents do.
+"""
 GROUP_BYTES = 1024 * 1024
 _GRACE = 2.0
 """Seconds in which a killed process must be gone."""
@@ -114,18 +117,24 @@ class Preparer:
         self._slots = anyio.CapacityLimiter(limits.processes)
         self._idle: list[_Child] = []
         self._all: dict[int, _Child] = {}  # by process id
+        self._coming = 0
 
     def expect(self, documents: int) -> None:
-        """Start all children, beside the caller, if so many documents will need them."""
-        if documents > GROUP_DOCUMENTS and not self._all:
-            for _ in range(self._limits.processes):
-                self._background.start_soon(self._try_one)
+        """Start, beside the caller, the children that so many documents will need: they load while nobody waits for them."""
+        wanted = 1 if documents <= GROUP_DOCUMENTS[0] else self._limits.processes
+        for _ in range(wanted - len(self._all) - self._coming):
+            self._coming += 1
+            self._background.start_soon(self._try_one)
 
     async def _try_one(self) -> None:
-        with suppress(
-            ParserKilled, OSError
-        ):  # then it is started when it is needed, and the error is somebody's to see
-            await self._ask(b"")
+        try:
+            async with self._slots:
+                if len(self._all) < self._limits.processes:
+                    self._idle.append(await self._start())
+        except OSError:  # then it is started when it is needed, and the error is somebody's to see
+            pass
+        finally:
+            self._coming -= 1
 
     async def warm(self) -> None:
         """Start all children and wait until they are ready."""
@@ -154,7 +163,7 @@ class Preparer:
             results[first:last] = await self._group(requests[first:last])
 
         async with anyio.create_task_group() as tasks:
-            for first, last in _groups(requests):
+            for first, last in groups(requests, 2 * self._limits.processes):
                 tasks.start_soon(run, first, last)
         return results
 
@@ -264,11 +273,13 @@ def unpickled(answer: bytes) -> list[Prepared | DocumentError]:
         raise ParserKilled("The parser's answer is not what it should be.") from error
 
 
-def _groups(requests: Sequence[Request]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at most GROUP_DOCUMENTS documents and about GROUP_BYTES."""
+def groups(requests: Sequence[Request], shares: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of documents, in about so many shares: each within GROUP_DOCUMENTS, and about GROUP_BYTES at most."""
+    least, most = GROUP_DOCUMENTS
+    limit = min(most, max(least, -(-len(requests) // shares)))
     first = size = 0
     for at, request in enumerate(requests):
-        if at > first and (at - first >= GROUP_DOCUMENTS or size + len(request.data) > GROUP_BYTES):
+        if at > first and (at - first >= limit or size + len(request.data) > GROUP_BYTES):
             yield first, at
             first, size = at, 0
         size += len(request.data)

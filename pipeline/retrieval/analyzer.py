@@ -71,8 +71,11 @@ def pack(terms: Iterable[str]) -> tuple[bytes, int]:
     """
     found = Counter(terms)
     counts = dict(zip(map(term_hash, found), found.values(), strict=True))
-    numbers = array("q", sorted(counts))
-    bag = bytes([min(counts[number], 255) for number in numbers])
+    ordered = sorted(counts)
+    if max(counts.values(), default=0) > 255:
+        counts = {number: min(count, 255) for number, count in counts.items()}
+    bag = bytes(map(counts.__getitem__, ordered))
+    numbers = array("q", ordered)
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes() + bag, found.total()

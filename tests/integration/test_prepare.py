@@ -12,10 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
+import psutil
 import pytest
 
 from pipeline.errors import DocumentError, ParserKilled
-from pipeline.ingest.prepare import Limits, Prepared, Request, open_preparer, prepare, unpickled
+from pipeline.ingest.prepare import (
+    GROUP_BYTES,
+    GROUP_DOCUMENTS,
+    Limits,
+    Prepared,
+    Preparer,
+    Request,
+    groups,
+    open_preparer,
+    prepare,
+    unpickled,
+)
 from schemas.documents import Item, Source, SourceKind
 from schemas.settings import ChunkSettings
 
@@ -85,6 +98,75 @@ async def test_children_do_what_a_call_would() -> None:
     expected = prepare(requests)
     assert [r for r in results if isinstance(r, Prepared)] == [r for r in expected if isinstance(r, Prepared)]
     assert [str(r) for r in results if isinstance(r, DocumentError)] == ["a binary format that is not read"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "shares", "sizes"),
+    [
+        (0, 4, []),
+        (5, 4, [5]),
+        (64, 4, [16] * 4),
+        (125, 4, [32, 32, 32, 29]),
+        (256, 4, [64] * 4),
+        (256, 32, [16] * 16),
+        (600, 4, [64] * 9 + [24]),
+    ],
+)
+def test_groups_are_large_where_every_child_has_two(documents: int, shares: int, sizes: list[int]) -> None:
+    """They are the documents in order, none left out; few documents, or many children, make small ones."""
+    requests = [request(f"{n}.md", b"text") for n in range(documents)]
+    found = list(groups(requests, shares))
+    assert [last - first for first, last in found] == sizes
+    assert [n for first, last in found for n in range(first, last)] == list(range(documents))
+    assert all(size <= GROUP_DOCUMENTS[1] for size in sizes)
+
+
+def test_a_group_of_large_documents_is_bounded_by_its_bytes() -> None:
+    """One that is larger by itself is alone."""
+    half = b"x" * (GROUP_BYTES // 2)
+    requests = [request(f"{n}.md", data) for n, data in enumerate([half, half, half, half * 3, b"x"])]
+    assert list(groups(requests, 4)) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+
+
+async def test_as_many_children_as_are_expected_to_be_needed_load_beforehand() -> None:
+    """One for a few documents, all for many, never more than all; the requests that follow are theirs."""
+
+    async def running(preparer: Preparer, children: int) -> list[int]:
+        with anyio.fail_after(20):
+            while len(preparer.processes()) < children:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.01)
+        return preparer.processes()
+
+    async with open_preparer(Limits(processes=3)) as preparer:
+        preparer.expect(1)
+        preparer.expect(GROUP_DOCUMENTS[0])
+        first = await running(preparer, 1)
+        assert len(first) == 1
+        preparer.expect(GROUP_DOCUMENTS[0] + 1)
+        every = await running(preparer, 3)
+        preparer.expect(1000)
+        await anyio.sleep(0.05)
+        assert preparer.processes() == every
+        requests = [request(f"{n}.md", b"text") for n in range(200)]
+        assert len(await preparer.prepare(requests)) == 200
+        assert preparer.processes() == every
+        assert set(first) < set(every)
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.003, 0.01, 0.03])
+async def test_nothing_is_left_of_children_that_nobody_came_to_need(pause: float) -> None:
+    """Wherever in their start the end comes."""
+
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children()}
+
+    before = await anyio.to_thread.run_sync(children)
+    async with open_preparer(Limits(processes=2)) as preparer:
+        preparer.expect(1000)
+        await anyio.sleep(pause)
+    with anyio.fail_after(5):
+        while await anyio.to_thread.run_sync(children) - before:  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(0.01)
 
 
 async def test_a_killer_costs_one_document(hostile: str) -> None:
