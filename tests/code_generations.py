@@ -13,7 +13,7 @@ from pipeline.adapters import postgres_code
 from pipeline.adapters.postgres_generations import promote
 from pipeline.adapters.postgres_pool import Pool
 from pipeline.codegraph.conversation import Conversation, Linker
-from pipeline.codegraph.files import folder_of
+from pipeline.codegraph.files import all_of, folder_of
 from pipeline.codegraph.linked_rows import Difference
 from pipeline.codegraph.linking import Linkers, Linking, Talk
 from pipeline.codegraph.links import Edge, Files, Handed, Kind, Linked, Scope
@@ -182,7 +182,7 @@ class SmallLinker:
 
     def link(self, path: str, received: Iterable[Handed] = ()) -> Linked:
         """See `Linker`."""
-        self._reads = {path, folder_of(path)}
+        self._reads = {path, all_of(path), folder_of(path)}
         summary = self._files.summary(path)
         assert summary is not None
         given = {(one.function, one.parameter, one.value) for one in received}
@@ -229,7 +229,7 @@ class SmallLinker:
         return next(iter(self._files.named(f"{name}.py")), None)
 
     def _find(self, path: str, name: str, depth: int = 4) -> str | None:
-        self._reads.add(path)
+        self._reads |= {path, all_of(path)}
         summary = self._files.summary(path)
         if summary is None or depth == 0:
             return None
@@ -245,7 +245,7 @@ class SmallLinker:
     def _parameters(self, function: str) -> list[str]:
         path, _, qualname = function.rpartition("::")
         summary = self._files.summary(path)
-        self._reads.add(path)
+        self._reads |= {path, all_of(path)}
         return [
             parameter.name
             for statement in (summary.body if summary else ())

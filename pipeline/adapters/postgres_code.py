@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.codegraph.entities import evidence
-from pipeline.codegraph.files import read_no
+from pipeline.codegraph.files import Touched, meets, read_no
 from pipeline.codegraph.linked_rows import ChunkLines, Difference, EdgeKey, FileRows, Sent
 from pipeline.codegraph.linking import Changed, Survey
 from pipeline.codegraph.links import Handed
@@ -20,7 +20,7 @@ from schemas.manifest import CodeGraph
 
 _SQL = load("code")
 _LINK = ("corpus_id", "document_id", "born", "edges", "unresolved")
-_READ = ("corpus_id", "document_id", "read_no", "born")
+_READ = ("corpus_id", "document_id", "read_no", "asked", "born")
 _HANDED = ("corpus_id", "document_id", "receiver", "read_no", "function", "parameter", "value", "born")
 
 
@@ -36,9 +36,10 @@ class PostgresLinks:
         files = {row["document_id"]: row["filled"] for row in await tx.fetch(_SQL["source_files"], corpus)}
         return Survey(changed, files)
 
-    async def readers(self, tx: Tx, corpus: CorpusId, reads: Sequence[int]) -> set[str]:
+    async def readers(self, tx: Tx, corpus: CorpusId, reads: Touched) -> set[str]:
         """See `LinkStore`."""
-        return {row["document_id"] for row in await tx.fetch(_SQL["readers"], corpus, list(reads))}
+        rows = await tx.fetch(_SQL["readers"], corpus, list(reads))
+        return {path for path, number, asked in rows if meets(asked, reads[number])}
 
     async def summaries(self, tx: Tx, corpus: CorpusId, paths: Sequence[str]) -> dict[str, bytes]:
         """See `LinkStore`."""
@@ -69,14 +70,17 @@ class PostgresLinks:
             chunks.append(chunk)
             ends.append(end)
         found = {path: _Stored() for path in paths}
-        for path, chunk, source, target, kind, line in await tx.fetch(_SQL["edges"], *scope):
-            found[path].edges[chunk, source, target, kind] = line
-        for path, chunk, number in await tx.fetch(_SQL["references"], *scope):
-            found[path].references[chunk, number] = None
+        path_of = {chunk: path for path, (chunks, _) in lines.items() for chunk in chunks}
+        for chunk, source, target, kind, line in await tx.fetch(_SQL["edges"], corpus, list(path_of)):
+            found[path_of[chunk]].edges[chunk, source, target, kind] = line
+        for chunk, number, key in await tx.fetch(_SQL["references"], corpus, list(path_of)):
+            path = path_of[chunk]
+            if key != path and not key.startswith(f"{path}::"):  # what it defines is no reference
+                found[path].references[chunk, number] = None
         for path, edges, unresolved in await tx.fetch(_SQL["links"], *scope):
             found[path].counts, found[path].unresolved = edges, unresolved
-        for path, number in await tx.fetch(_SQL["reads"], *scope):
-            found[path].reads.add(number)
+        for path, number, asked in await tx.fetch(_SQL["reads"], *scope):
+            found[path].reads[number] = asked
         for path, to, *handed in await tx.fetch(_SQL["handed_by"], *scope):
             found[path].handed.add((to, Handed(*handed)))
         return {path: ChunkLines(*both) for path, both in lines.items()}, {p: s.rows() for p, s in found.items()}
@@ -102,7 +106,7 @@ class PostgresLinks:
         await tx.copy("fact", FACT, _facts(corpus, number, weights, what))
         await tx.copy("mention", MENTION, _mentions(corpus, number, what))
         await tx.copy("code_link", _LINK, ((corpus, path, number, *counts) for path, *counts in what.links))
-        await tx.copy("code_read", _READ, ((corpus, path, read, number) for path, read in what.reads))
+        await tx.copy("code_read", _READ, ((corpus, path, *read, number) for path, *read in what.reads))
         handed = (
             (corpus, path, to, read_no(to), h.function, h.parameter, h.value, number) for path, (to, h) in what.handed
         )
@@ -125,13 +129,11 @@ class _Stored:
     references: dict[tuple[int, int], Mention | None] = field(default_factory=dict[tuple[int, int], Mention | None])
     counts: dict[str, int] = field(default_factory=dict[str, int])
     unresolved: dict[str, int] = field(default_factory=dict[str, int])
-    reads: set[int] = field(default_factory=set[int])
+    reads: dict[int, bytes] = field(default_factory=dict[int, bytes])
     handed: set[Sent] = field(default_factory=set[Sent])
 
     def rows(self) -> FileRows:
-        return FileRows(
-            self.edges, self.references, self.counts, self.unresolved, frozenset(self.reads), frozenset(self.handed)
-        )
+        return FileRows(self.edges, self.references, self.counts, self.unresolved, self.reads, frozenset(self.handed))
 
 
 def _handed(rows: Sequence[Any]) -> dict[str, set[Handed]]:

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from pipeline.codegraph.entities import symbol_id
-from pipeline.codegraph.files import SourceFiles, file_of, read_no
+from pipeline.codegraph.files import SourceFiles, file_of, numbered
 from pipeline.codegraph.links import Edge, Files, Handed, Linked
 from pipeline.errors import Wanted
 
@@ -50,13 +50,13 @@ class Reference(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True):
-    """What linking gave a file. `reads` are numbers, see `files.read_no`; what is handed comes with the file it goes to."""
+    """What linking gave a file. `reads` are as `files.numbered` has them; what is handed comes with the file it goes to."""
 
     path: str
     references: tuple[Reference, ...] = ()
     counts: dict[str, int] = {}
     unresolved: dict[str, int] = {}
-    reads: frozenset[int] = frozenset()
+    reads: dict[int, bytes] = {}
     handed: tuple[tuple[str, Handed], ...] = ()
 
 
@@ -131,7 +131,7 @@ class Conversation:
                 unresolved[LOST] += 1
         paths = self._files.paths
         targets = (file_of(edge.target, paths) for edge in linked.edges if edge.scope == "corpus")
-        reads = frozenset(map(read_no, {*linked.reads, *targets}))
+        reads = numbered({*linked.reads, *targets})
         handed = tuple((file_of(one.function, paths), one) for one in linked.handed)
         return Settled(linked.path, tuple(references), counts, unresolved, reads, handed)
 

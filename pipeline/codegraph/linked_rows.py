@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pipeline.codegraph.conversation import EXTERNAL, Reference, Settled
 from pipeline.codegraph.entities import home, module_mention
+from pipeline.codegraph.files import joined
 from pipeline.codegraph.links import Handed
 from schemas.graph import Mention, Scalar
 from schemas.ids import entity_no
@@ -34,7 +35,7 @@ class FileRows:
     references: Mapping[tuple[int, int], Mention | None] = field(default_factory=dict[tuple[int, int], Mention | None])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     unresolved: Mapping[str, int] = field(default_factory=dict[str, int])
-    reads: frozenset[int] = frozenset()
+    reads: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
     handed: frozenset[Sent] = frozenset()
 
 
@@ -53,7 +54,7 @@ class Difference:
         default_factory=list[tuple[str, Mapping[str, int], Mapping[str, int]]]
     )
     ended_links: list[str] = field(default_factory=list[str])
-    reads: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    reads: list[tuple[str, int, bytes]] = field(default_factory=list[tuple[str, int, bytes]])
     ended_reads: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     handed: list[tuple[str, Sent]] = field(default_factory=list[tuple[str, Sent]])
     ended_handed: list[tuple[str, Sent]] = field(default_factory=list[tuple[str, Sent]])
@@ -79,7 +80,7 @@ def rows_of(alone: Settled, final: Settled, lines: ChunkLines) -> FileRows:
         edges[chunk, entity_no(one.source), target, one.kind] = one.line
         if one.outside:
             mentions[chunk, target] = mention_of(one)
-    reads = alone.reads | final.reads
+    reads = joined(alone.reads, final.reads)
     return FileRows(edges, mentions, final.counts, final.unresolved, reads, frozenset(alone.handed))
 
 
@@ -105,7 +106,7 @@ def compare(path: str, new: FileRows, old: FileRows, difference: Difference, *, 
     if fresh or (new.counts, new.unresolved) != (old.counts, old.unresolved):
         difference.links.append((path, new.counts, new.unresolved))
         difference.ended_links.append(path)
-    difference.reads.extend((path, number) for number in sorted(new.reads - old.reads))
-    difference.ended_reads.extend((path, number) for number in sorted(old.reads - new.reads))
+    difference.reads.extend((path, number, asked) for number, asked in sorted(new.reads.items() - old.reads.items()))
+    difference.ended_reads.extend((path, number) for number, _ in sorted(old.reads.items() - new.reads.items()))
     difference.handed.extend((path, one) for one in sorted(new.handed - old.handed))
     difference.ended_handed.extend((path, one) for one in sorted(old.handed - new.handed))

@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from pipeline.codegraph.conversation import ANSWER, ENCODER, Order, Settled
-from pipeline.codegraph.files import file_of, folder_of, name_of, read_no
+from pipeline.codegraph.files import Touched, all_of, file_of, folder_of, name_of, read_no, touched
 from pipeline.codegraph.linked_rows import ChunkLines, Difference, FileRows, compare, rows_of
+from pipeline.codegraph.linker.answers import differing
 from pipeline.codegraph.links import Handed
-from pipeline.codegraph.summary import Class, Define, decode
+from pipeline.codegraph.summary import decode
 from pipeline.errors import ParserKilled, RunFailed
 from pipeline.ports import Tx
 from schemas.ids import CorpusId
@@ -65,9 +65,6 @@ LINK_TASK = "pipeline.codegraph.child:answer"
 UNLINKED = "unlinked"
 """Why nothing of a file is resolved: linking it went over the limits of a child."""
 
-_PLACES = frozenset({"line", "first_line", "last_line", "start", "end", "signature", "doc", "decorators"})
-"""Fields of a summary that no other file can tell; a class's and a function's decorators are looked at apart."""
-
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -98,7 +95,7 @@ class LinkStore(Protocol):
         """Return what changed and what there is."""
         ...
 
-    async def readers(self, tx: Tx, corpus: CorpusId, reads: Sequence[int]) -> set[str]:
+    async def readers(self, tx: Tx, corpus: CorpusId, reads: Touched) -> set[str]:
         """Return the files that looked at one of these."""
         ...
 
@@ -162,9 +159,9 @@ class Linking:
         """Return what has to be written, so that all links are those of the generation in the making."""
         async with self.reading() as tx:
             survey = await self.store.survey(tx, self.corpus, self.number)
-        touched = await anyio.to_thread.run_sync(_touched, survey.changed)
+        reads = await anyio.to_thread.run_sync(_touched, survey.changed)
         async with self.reading() as tx:
-            readers = await self.store.readers(tx, self.corpus, touched)
+            readers = await self.store.readers(tx, self.corpus, reads)
         self.files = survey.files
         fresh = {one.path for one in survey.changed if one.now}
         gone = {one.path for one in survey.changed if not one.now}
@@ -302,30 +299,18 @@ class Linking:
             compare(path, new, stored.get(path, FileRows()), difference, fresh=path in fresh)
 
 
-def _touched(changed: Iterable[Changed]) -> list[int]:
-    return sorted({read_no(read) for one in changed for read in touched_reads(one)})
+def _touched(changed: Iterable[Changed]) -> Touched:
+    return touched(read for one in changed for read in touched_reads(one))
 
 
 def touched_reads(one: Changed) -> Iterator[str]:
     """Yield the reads whose answers a change may have changed: none where lines moved and nothing else did."""
     if not (one.was and one.now):
-        yield from (one.path, folder_of(one.path), f"*/{name_of(one.path)}")
-    elif one.filled or (one.old != one.new and unplaced(decode(one.old)) != unplaced(decode(one.new))):
-        yield one.path
-
-
-def unplaced(value: object) -> object:
-    """Return a piece of a summary as plain tuples, without what says where it stands or is only for people."""
-    if isinstance(value, tuple):
-        return tuple(map(unplaced, cast("tuple[object, ...]", value)))
-    if not isinstance(value, msgspec.Struct):
-        return (type(value), value)  # 1 and True are no equal constants
-    fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _PLACES}
-    if isinstance(value, Class | Define):
-        fields["decorators"] = tuple(decorator for decorator, _ in value.decorators)
-    if isinstance(value, Class):
-        fields["bases"] = tuple(base for base, _ in value.bases)
-    return (type(value), *map(unplaced, fields.values()))
+        yield from (one.path, all_of(one.path), folder_of(one.path), f"*/{name_of(one.path)}")
+    elif one.filled:
+        yield from (one.path, all_of(one.path))
+    elif one.old != one.new:
+        yield from differing(one.path, decode(one.old), decode(one.new))
 
 
 def _pages(paths: Sequence[str]) -> Iterator[Sequence[str]]:

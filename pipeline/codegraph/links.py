@@ -34,7 +34,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Handed:
-    """A function or class that one file hands to a parameter of a function in another file."""
+    """A function or class that one file hands to a parameter of a function in another file. Of several functions of one id
+    the parameters of all but the first are numbered (`name#2`).
+    """
 
     function: str
     parameter: str
@@ -45,9 +47,10 @@ class Handed:
 class Linked:
     """All references of one file. `edges` are sorted and unique by (source, target, kind).
 
-    `reads` are the paths whose existence or summary mattered, those that are not there among them; a folder ends with `/`
-    (its set of files mattered). While none of them changes, linking the file again gives the same. `unresolved` counts
-    by reason.
+    `reads` are what mattered of other files, those that are not there among them: a path (whether there is such a file, its
+    language and package), a folder that ends with `/` (its set of files), `*/name` (all files of this name), all that a file
+    says (`files.all_of`), or one answer of it (`linker.asked`). While none of them changes, linking the file again gives the
+    same. `unresolved` counts by reason.
     """
 
     path: str
@@ -62,6 +65,10 @@ class Files(Protocol):
 
     def summary(self, path: str) -> Summary | None:
         """Return what a file says, or None if there is no such file."""
+        ...
+
+    def package(self, path: str) -> str | None:
+        """Return what a file says of its own place, or None if there is no such file; depends on less than its summary."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -114,6 +121,8 @@ class Rules(Protocol):
     builtins: frozenset[str]
     receiver_by_name: bool
     """Whether a method's first parameter is its object (Python)."""
+    built_apart: bool
+    """Whether files of a place may be built each for its own system (Go): what two of them define is ambiguous."""
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:
         """Return the module that an import of this text means in this file."""

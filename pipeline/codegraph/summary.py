@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-VERSION = "codegraph-1"
+VERSION = "codegraph-2"
 """Changes whenever a summary of the same bytes would; part of the recipe of documents."""
 
 MAX_NESTING = 200
@@ -280,8 +280,9 @@ class Parameter(Form, frozen=True, tag="p"):
 
 class Function(Form, frozen=True, tag="m"):
     """A function or method. `returns` is a plain annotation. `kind`: `function`, `method` (has a receiver), `static`,
-    `class` (Python's classmethod), `getter`, `constructor`. `receiver` names the type of a Go method or Rust impl, whose
-    definition stands outside of the type. In an arrow function and a Rust closure `bound`: `this` is that of outside.
+    `class` (Python's classmethod), `getter`, `constructor`, `private` (a method that none overrides; Java). `receiver` names
+    the type of a Go method or Rust impl, whose definition stands outside of the type; by its path where it is no name. In an
+    arrow function and a Rust closure `bound`: `this` is that of outside.
     """
 
     qualname: str

@@ -14,8 +14,8 @@ select document_id, chunks > 0 as filled from document
 where corpus_id = $1 and died is null and summary is not null order by document_id collate "C";
 
 -- name: readers
--- Files that looked at one of these.
-select distinct document_id from code_read where corpus_id = $1 and read_no = any($2::bigint[]) and died is null;
+-- Files that looked at one of these, and what they asked there.
+select document_id, read_no, asked from code_read where corpus_id = $1 and read_no = any($2::bigint[]) and died is null;
 
 -- name: looked_at
 -- What these files looked at, together.
@@ -23,7 +23,7 @@ select distinct read_no from code_read where corpus_id = $1 and document_id = an
 
 -- name: reads
 -- What these files looked at.
-select document_id, read_no from code_read where corpus_id = $1 and document_id = any($2::text[]) and died is null;
+select document_id, read_no, asked from code_read where corpus_id = $1 and document_id = any($2::text[]) and died is null;
 
 -- name: summaries
 -- What these files say.
@@ -51,17 +51,14 @@ select document_id, chunk_id, last_line from chunk
 where corpus_id = $1 and document_id = any($2::text[]) and died is null order by document_id collate "C", ordinal;
 
 -- name: edges
--- The edges in these files that came of linking.
-select c.document_id, f.chunk_id, f.source_no, f.target_no, f.type, (f.properties ->> 'line')::int as line
-from chunk c join fact f on f.corpus_id = $1 and f.chunk_id = c.chunk_id and f.died is null and f.type <> 'contains'
-where c.corpus_id = $1 and c.document_id = any($2::text[]) and c.died is null;
+-- The edges in these chunks that came of linking. No join: of a corpus that is new, the planner knows nothing, and would
+-- compare each chunk with all edges.
+select chunk_id, source_no, target_no, type, (properties ->> 'line')::int as line
+from fact where corpus_id = $1 and chunk_id = any($2::bigint[]) and died is null and type <> 'contains';
 
 -- name: references
--- The entities that these files mention without defining them.
-select c.document_id, m.chunk_id, m.entity_no
-from chunk c join mention m on m.corpus_id = $1 and m.chunk_id = c.chunk_id and m.died is null
-where c.corpus_id = $1 and c.document_id = any($2::text[]) and c.died is null
-    and m.key <> c.document_id and not starts_with(m.key, c.document_id || '::');
+-- The entities that these chunks mention.
+select chunk_id, entity_no, key from mention where corpus_id = $1 and chunk_id = any($2::bigint[]) and died is null;
 
 -- name: links
 -- What is known of these files.

@@ -64,7 +64,7 @@ order by document_id collate "C";
 -- name: links
 -- What linking the source files counted, looked at and handed on.
 select l.document_id, l.edges, l.unresolved,
-    (select encode(sha256(coalesce(string_agg(int8send(r.read_no), '' order by r.read_no), '')), 'hex') from code_read r
+    (select encode(sha256(coalesce(string_agg(int8send(r.read_no) || r.asked, '' order by r.read_no), '')), 'hex') from code_read r
      where r.corpus_id = $1 and r.document_id = l.document_id and r.born <= $2 and (r.died is null or r.died > $2)) as reads,
     (select coalesce(jsonb_agg(jsonb_build_array(h.function, h.parameter, h.value)
         order by h.function collate "C", h.parameter collate "C", h.value collate "C"), '[]') from code_handed h

@@ -13,6 +13,9 @@ from pipeline.adapters.postgres_inspection import PostgresEvidence, PostgresInsp
 from pipeline.adapters.postgres_pool import Pool, open_pool
 from pipeline.adapters.postgres_snapshot import PostgresSnapshots
 from pipeline.codegraph.conversation import ORDER
+from pipeline.codegraph.files import all_of, read_of
+from pipeline.codegraph.linker import answers
+from pipeline.codegraph.linker.asked import BODY, FOUND, MEMBER, NAME
 from pipeline.codegraph.linking import Changed, Linkers, Talk, touched_reads
 from pipeline.codegraph.reading import read
 from pipeline.codegraph.rules import linker
@@ -66,6 +69,29 @@ async def test_an_edit_links_what_it_touches(pool: Pool) -> None:
     assert await changed(corpus, renamed) == ["base.py", *(f"user{n}.py" for n in range(6))]
     assert not await corpus.edges("calls") - {("leaf.py::another", "calls", "leaf.py::alone")}
     assert await changed(corpus, renamed | {"new.py": "x = 1\n"}) == ["new.py"]
+
+
+async def test_an_edit_of_a_hub_links_those_who_asked_for_what_it_changed(pool: Pool) -> None:
+    corpus = await CodeCorpus.fresh(pool, "code", linker)
+    hub = "class Base:\n    def go(self):\n        return 1\n\n\ndef shared():\n    return Base()\n\n\ndef other():\n    pass\n"
+    users = {
+        f"user{n}.py": "from base import Base, shared\n\n\nclass Own(Base):\n    pass\n\n\nshared()\n" for n in range(6)
+    }
+    files = {
+        "base.py": hub,
+        **users,
+        "calls.py": "import base\n\nbase.shared().go()\n",
+        "new.py": "import base\n\nbase.new()\n",
+    }
+    await corpus.sync(files)
+    files["base.py"] = hub = f"{hub}\n\ndef new():\n    return shared()\n"
+    assert await changed(corpus, files) == ["base.py", "new.py"]
+    files["base.py"] = hub = hub.replace("    def go", "    def more(self):\n        return self.go()\n\n    def go")
+    assert await changed(corpus, files) == ["base.py"]
+    files["base.py"] = hub = hub.replace("    return Base()", "    return other()")
+    assert await changed(corpus, files) == ["base.py", "calls.py"]
+    files["base.py"] = hub.replace("class Base:", "class Base(Exception):")
+    assert await changed(corpus, files) == ["base.py", *sorted(users)]
 
 
 async def test_what_looked_for_a_file_sees_it_come_and_go(pool: Pool) -> None:
@@ -233,16 +259,35 @@ async def test_two_tenants_have_the_same_paths_and_nothing_in_common(pool: Pool)
 
 
 def test_moved_lines_touch_nobody_and_a_changed_constant_does() -> None:
-    def change(old: str, new: str) -> list[str]:
+    def change(old: str, new: str) -> set[str]:
         summaries = [read("p/a.py", text) for text in (old, new)]
         assert None not in summaries
         encoded = [encode(one) for one in summaries if one]
-        return list(touched_reads(Changed("p/a.py", was=True, now=True, old=encoded[0], new=encoded[1])))
+        found = touched_reads(Changed("p/a.py", was=True, now=True, old=encoded[0], new=encoded[1]))
+        return {one.removeprefix("p/a.py") for one in found}
 
     text = "@f\nclass A(B):\n    x = 1\n\n    def g(self):\n        return h(self.x)\n"
-    assert change(text, f"# moved\n\n{text}") == []
-    assert change(text, text.replace("class A(B):\n", 'class A(B):\n    """Said."""\n\n')) == []
-    for old, new in (("B", "C"), ("x = 1", "x = True"), ("h(", "i("), ("@f", "@g"), ("def g", "async def g")):
-        assert change(text, text.replace(old, new, 1)) == ["p/a.py"], new
-    assert list(touched_reads(Changed("p/a.py", was=False, now=True))) == ["p/a.py", "p/", "*/a.py"]
-    assert list(touched_reads(Changed("p/a.py", was=True, now=True, filled=True))) == ["p/a.py"]
+    everything, body = read_of("", ""), read_of("", BODY, "A.g")
+    outside = {read_of("", NAME, "A"), read_of("", FOUND, "A"), read_of("", FOUND, "A.g")}
+    assert change(text, f"# moved\n\n{text}") == set()
+    assert change(text, text.replace("class A(B):\n", 'class A(B):\n    """Said."""\n\n')) == set()
+    for old, new, touched in (
+        ("B", "C", outside),
+        ("@f", "@g", outside),
+        ("x = 1", "x = True", {read_of("", MEMBER, "A", "x")}),
+        ("h(", "i(", {body}),
+        ("def g", "async def g", {read_of("", MEMBER, "A", "g"), read_of("", FOUND, "A.g")}),
+    ):
+        assert change(text, text.replace(old, new, 1)) == {everything, *touched}, new
+    come = {"p/a.py", all_of("p/a.py"), "p/", "*/a.py"}
+    assert set(touched_reads(Changed("p/a.py", was=False, now=True))) == come
+    assert set(touched_reads(Changed("p/a.py", was=True, now=True, filled=True))) == {"p/a.py", all_of("p/a.py")}
+
+
+def test_what_is_too_large_to_be_told_apart_touches_all_who_looked_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    summaries = [read("a.py", f"def f(): pass\ndef g(): {text}\n") for text in ("f()", "pass")]
+    old, new = [encode(one) for one in summaries if one]
+    change = Changed("a.py", was=True, now=True, old=old, new=new)
+    assert "a.py" not in list(touched_reads(change))
+    monkeypatch.setattr(answers, "MOST", 3)
+    assert "a.py" in list(touched_reads(change))

@@ -14,6 +14,7 @@ from pipeline.codegraph.conversation import Linker
 from pipeline.codegraph.links import Files
 from pipeline.codegraph.rules import linker
 from pipeline.deadline import Deadline
+from tests.code_edits import GRAMMARS, histories
 from tests.code_generations import CodeCorpus, SmallLinker
 
 State = dict[str, str]
@@ -95,3 +96,9 @@ async def test_the_export_depends_on_the_files_alone(pool: Pool, states: list[tu
 @example([({"a.py": HANDED, "b.py": TAKES}, ""), ({"a.py": HANDED.replace("h(f)", ""), "b.py": TAKES}, "")])
 async def test_so_it_does_with_all_of_the_language(pool: Pool, states: list[tuple[State, str]]) -> None:
     await the_same_as_anew(pool, states, linker)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(GRAMMARS)).flatmap(histories))
+async def test_so_it_does_where_hubs_are_edited(pool: Pool, states: list[State]) -> None:
+    await the_same_as_anew(pool, [(state, "") for state in states], linker)

@@ -303,7 +303,7 @@ impl<T: Base> Tr for T { fn all(&self) {} }
     functions = [each.function for each in found if isinstance(each, Define)]
     assert [(each.qualname, each.kind, each.receiver, each.coroutine) for each in functions] == [
         ("S.new", "static", "S", False), ("S.g", "method", "S", True), ("S.m", "method", "S", False),
-        ("Q.m", "method", "Q", False), ("Tr.all", "method", "Tr", False),
+        ("Q.m", "method", "other::Q", False), ("Tr.all", "method", "Tr", False),
     ]  # fmt: skip
     assert functions[0].parameters == (Parameter("a", "", None, Name("i32")),)
     assert functions[0].returns == Name("S")

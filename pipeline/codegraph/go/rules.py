@@ -1,4 +1,9 @@
-"""How Go finds packages: by the module paths that the corpus's `go.mod` files state; a package is the files of a folder."""
+"""How Go finds packages: by the module paths that the corpus's `go.mod` files state; a package is the files of a folder.
+
+Which systems are built for is not known, so no build constraint is decided. A file's name excludes files for other systems
+(`x_linux.go`, `x_windows.go`); of what several of the others define, a file means its own, else it is ambiguous. A package is
+imported as all files that may be built with the importer.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,15 @@ _BUILTINS = """
 """
 _MANIFEST = "go.mod"
 _TEST = "_test.go"
+_SYSTEMS = """
+    aix android darwin dragonfly freebsd hurd illumos ios js linux nacl netbsd openbsd plan9 solaris wasip1 windows zos
+"""
+_MACHINES = """
+    386 amd64 amd64p32 arm arm64 arm64be armbe loong64 mips mips64 mips64le mips64p32 mips64p32le mipsle ppc ppc64 ppc64le
+    riscv riscv64 s390 s390x sparc sparc64 wasm
+"""
+_OPERATING, _PROCESSORS = frozenset(_SYSTEMS.split()), frozenset(_MACHINES.split())
+_ALSO = {"android": "linux", "illumos": "solaris", "ios": "darwin"}  # a system that takes the files of another one too
 
 
 class GoRules:
@@ -19,6 +33,7 @@ class GoRules:
     languages = frozenset({"go"})
     builtins: frozenset[str] = frozenset(_BUILTINS.split())
     receiver_by_name = False
+    built_apart = True
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:
         """See `Rules`. The importer's own module comes first, then what it vendors, then other modules of the corpus."""
@@ -26,8 +41,8 @@ class GoRules:
             if (path := _module_path(f"{folder}{_MANIFEST}", files)) is not None:
                 own = _within(module, path)
                 if own is not None:
-                    return _package(folder + own, files) or Missing(module)
-                if vendored := _package(f"{folder}vendor/{module}/", files):
+                    return _package(folder + own, files, importer) or Missing(module)
+                if vendored := _package(f"{folder}vendor/{module}/", files, importer):
                     return vendored
         others = [
             (path, manifest)
@@ -36,7 +51,7 @@ class GoRules:
         ]
         for path, manifest in sorted(others, key=lambda each: (-len(each[0]), each[1])):
             folder = manifest.removesuffix(_MANIFEST)
-            if found := _package(folder + (_within(module, path) or ""), files):
+            if found := _package(folder + (_within(module, path) or ""), files, importer):
                 return found
         return External(module)
 
@@ -48,7 +63,9 @@ class GoRules:
         """See `Rules`. The package: the other files of the folder; only a test sees what tests define."""
         folder = importer.rpartition("/")[0]
         folder = f"{folder}/" if folder else ""
-        return Place(folder, _sources(folder, files, tests=importer.endswith(_TEST)))
+        package = files.package(importer)
+        paths = _sources(folder, files, importer, tests=importer.endswith(_TEST))
+        return Place(folder, tuple(path for path in paths if files.package(path) == package))
 
 
 def _folders(importer: str) -> list[str]:
@@ -58,8 +75,7 @@ def _folders(importer: str) -> list[str]:
 
 
 def _module_path(manifest: str, files: Files) -> str | None:
-    summary = files.summary(manifest) if files.exists(manifest) else None
-    return (summary.package or None) if summary is not None else None
+    return (files.package(manifest) or None) if files.exists(manifest) else None
 
 
 def _within(module: str, path: str) -> str | None:
@@ -69,10 +85,36 @@ def _within(module: str, path: str) -> str | None:
     return f"{module[len(path) + 1 :]}/" if module.startswith(f"{path}/") else None
 
 
-def _package(folder: str, files: Files) -> Place | None:
-    found = _sources(folder, files, tests=False)
+def _package(folder: str, files: Files, importer: str) -> Place | None:
+    """Return the package that a folder holds for others: programs beside it (`main`, built by hand) are none of it."""
+    found = _sources(folder, files, importer, tests=False)
+    packages = {path: files.package(path) for path in found}
+    if len(set(packages.values())) > 1:
+        found = tuple(path for path in found if packages[path] != "main")
     return Place(folder, found) if found else None
 
 
-def _sources(folder: str, files: Files, *, tests: bool) -> tuple[str, ...]:
-    return tuple(path for path in files.folder(folder) if path.endswith(".go") and (tests or not path.endswith(_TEST)))
+def _sources(folder: str, files: Files, importer: str, *, tests: bool) -> tuple[str, ...]:
+    """Return the files of a folder that may be built together with the importer, as far as their names tell."""
+    mine = _systems(importer)
+    return tuple(
+        path
+        for path in files.folder(folder)
+        if path.endswith(".go") and (tests or not path.endswith(_TEST)) and _together(mine, _systems(path))
+    )
+
+
+def _systems(path: str) -> tuple[str, str]:
+    """Return the operating system and the processor that a file's name asks for (`x_linux_amd64.go`); empty where it does not."""
+    parts = path.rpartition("/")[2].removesuffix(".go").removesuffix("_test").split("_")[1:]
+    last, before = parts[-1] if parts else "", parts[-2] if len(parts) > 1 else ""
+    if last in _PROCESSORS:
+        return before if before in _OPERATING else "", last
+    return last if last in _OPERATING else "", ""
+
+
+def _together(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return all(
+        not mine or not its or mine == its or _ALSO.get(mine) == its or _ALSO.get(its) == mine
+        for mine, its in zip(one, other, strict=True)
+    )

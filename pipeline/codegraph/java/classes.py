@@ -117,6 +117,7 @@ def _members(reader: Reader, body: Node | None, qualname: str, name: str, compon
     _components(reader, components, nodes)
     for node in nodes:
         _member(reader, node, name)
+    _overloads(reader, around)
     reader.leave_method(locals_before)
     made = tuple(reader.out)
     reader.out, reader.scope = before, outside
@@ -139,14 +140,15 @@ def _declare(reader: Reader, around: Around, nodes: list[Node], components: Node
         elif node.type == "enum_constant":
             fields.append(name)
         elif node.type in _METHODS and name is not None:
-            counts = [with_arity(reader.source.text(name), count) for count in _counts(node)]
-            around.methods.update(counts)
-            around.fixed.add(counts[0])
+            keys = [with_arity(reader.source.text(name), count) for count in _counts(node)]
+            for key in dict.fromkeys(keys):
+                around.methods.setdefault(key, []).append(node.start_byte)
         elif node.type in KINDS and name is not None and around.path is not None:
             around.types[reader.source.text(name)] = Attribute(around.path, reader.source.text(name))
     names = [reader.source.text(name) for name in fields if name is not None]
     if components is not None:
-        around.methods |= {with_arity(name, 0) for name in names}
+        for component in names:
+            around.methods.setdefault(with_arity(component, 0), [])
     around.fields = set(names)
 
 
@@ -223,12 +225,26 @@ def _method(reader: Reader, node: Node) -> None:
     modifiers = next((child for child in node.children if child.type == "modifiers"), None)
     words = {child.type for child in modifiers.children} if modifiers is not None else set[str]()
     qualname = _defined(reader, "method", text, node)
-    kind = "static" if "static" in words else "method"
-    first_name, *others = [with_arity(text, count) for count in _counts(node)]
-    reader.out.append(Define(first_name, _function(reader, node, qualname, kind, node.child_by_field_name("body"))))
-    fixed = reader.around[-1].fixed
-    if targets := tuple(Name(other) for other in others if other not in fixed):
-        reader.out.append(Assign(targets, Name(first_name)))
+    kind = "static" if "static" in words else "private" if "private" in words else "method"
+    function = _function(reader, node, qualname, kind, node.child_by_field_name("body"))
+    reader.out.append(Define(_inside(reader.around[-1], text, node), function))
+
+
+def _inside(around: Around, text: str, node: Node) -> str:
+    """Return what a method is bound as: under its key if that is its alone, else it gets a name of its own."""
+    key, *others = [with_arity(text, count) for count in _counts(node)]
+    among = around.methods[key]
+    name = key if not others and len(among) == 1 else f"{key}@{among.index(node.start_byte) + 1}"
+    around.overloads[node.start_byte] = name
+    return name
+
+
+def _overloads(reader: Reader, around: Around) -> None:
+    """Bind the names of methods, with how many arguments they are called, to the methods that can be meant."""
+    for key, starts in around.methods.items():
+        names = [around.overloads[start] for start in starts if start in around.overloads]
+        if names and names != [key]:
+            reader.out.append(Assign((Name(key),), Sequence(tuple(map(Name, names)))))
 
 
 def _counts(node: Node) -> list[int]:
@@ -244,7 +260,7 @@ def _counts(node: Node) -> list[int]:
 def _constructor(reader: Reader, node: Node, name: str) -> None:
     qualname = _defined(reader, "method", name, node)
     function = _function(reader, node, qualname, "constructor", node.child_by_field_name("body"))
-    reader.out.append(Define(name, function))
+    reader.out.append(Define(reader.hidden("constructor").name, function))  # the name itself means the class
 
 
 def _function(reader: Reader, node: Node, qualname: str, kind: str, body: Node | None) -> Function:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.codegraph.java.reader import UNKNOWN, Handler, Reader, with_arity
-from pipeline.codegraph.source import EXTRAS, first, inert, opaque
+from pipeline.codegraph.java.reader import ANY, UNKNOWN, Handler, Reader, with_arity
+from pipeline.codegraph.source import EXTRAS, beside, first, inert, opaque
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
@@ -14,6 +14,7 @@ from pipeline.codegraph.summary import (
     Choice,
     Constant,
     Expression,
+    First,
     Function,
     Index,
     Instance,
@@ -49,21 +50,43 @@ def _string(reader: Reader, node: Node) -> Expression:
 
 def _integer(reader: Reader, node: Node) -> Expression:
     text = reader.source.text(node)
-    return Constant(int(text) if text.isdecimal() and len(text) < 10 else None, "")
+    kind = "long" if text[-1:] in "lL" else "int"
+    return Constant(int(text) if text.isdecimal() and len(text) < 10 else None, kind)
+
+
+def _floating(reader: Reader, node: Node) -> Expression:
+    return Constant(None, "float" if reader.source.text(node)[-1:] in "fF" else "double")
 
 
 def _binary(reader: Reader, node: Node) -> Expression:
-    """Operators are not nested: `a + b + c` stands as deep as it is long in the tree."""
+    """Operators are not nested: `a + b + c` stands as deep as it is long in the tree. Known is what is a String or boolean."""
     operands: list[Node] = []
-    waiting = [node]
+    added: list[Node] = []
+    waiting = [(node, True)]
     while waiting:
-        part = waiting.pop()
+        part, adds = waiting.pop()
         if part.type == "binary_expression":
-            waiting += [child for name in ("right", "left") if (child := part.child_by_field_name(name)) is not None]
+            adds = adds and any(child.type == "+" for child in part.children)
+            sides = [part.child_by_field_name(name) for name in ("right", "left")]
+            waiting += [(child, adds) for child in sides if child is not None]
         else:
             operands.append(part)
-    form = opaque(reader.each(operands))
+            added += [part] if adds else []
+    forms = reader.each(operands)
+    if any(part.type == "string_literal" for part in added):
+        return beside(Constant(None, "String"), forms)
+    operator = node.child_by_field_name("operator")
+    if operator is not None and operator.type in _COMPARING:
+        return beside(Constant(None, "boolean"), forms)
+    form = opaque(forms)
     return form if form.parts else UNKNOWN
+
+
+def _unary(reader: Reader, node: Node) -> Expression:
+    value = reader.expression(node.child_by_field_name("operand"))
+    if any(child.type == "!" for child in node.children):
+        return beside(Constant(None, "boolean"), (value,))
+    return Constant(None, value.type) if isinstance(value, Constant) else opaque((value,))
 
 
 def _ternary(reader: Reader, node: Node) -> Expression:
@@ -189,21 +212,9 @@ def parameters_of(reader: Reader, node: Node | None) -> list[Parameter]:
 
 
 def _reference(reader: Reader, node: Node) -> Expression:
-    """`X::m` is a method as a value, `X::new` a class."""
+    """`X::m` and `X::new` are objects of some interface, whose only method is called by a name that nobody knows here."""
     of = first(node)
-    names = [child for child in node.named_children if child.type == "identifier"]
-    if of is None and not any(child.type == "super" for child in node.children):
-        return UNKNOWN
-    if of is None:
-        form: Expression = Super()
-    elif of.type in ("generic_type", "array_type", "scoped_type_identifier", "type_identifier"):
-        form = reader.type_form(of) or UNKNOWN
-    else:
-        form = reader.expression(of)
-    if any(child.type == "new" for child in node.children):
-        return form
-    last = names[-1] if names else None
-    return Attribute(form, reader.source.text(last)) if last is not None and last != of else form
+    return UNKNOWN if of is None or of.type in _TYPES else opaque((reader.expression(of),))
 
 
 def _assignment(reader: Reader, node: Node) -> Expression:
@@ -221,8 +232,10 @@ def _cast(reader: Reader, node: Node) -> Expression:
         reader.type_form(node.child_by_field_name("type")),
         reader.expression(node.child_by_field_name("value")),
     )
-    if form is None or isinstance(value, Lambda):
+    if isinstance(value, Lambda):
         return value
+    if form is None or form == ANY:
+        return First((value,))  # of a type that is not known
     reader.evaluate(value)
     return Instance(form)
 
@@ -235,7 +248,7 @@ def _instanceof(reader: Reader, node: Node) -> Expression:
         reader.declare_typed(reader.source.text(name), reader.type_form(node.child_by_field_name("right")))
     elif pattern is not None:
         pattern_names(reader, pattern)
-    return opaque((value,))
+    return beside(Constant(None, "boolean"), (value,))
 
 
 def pattern_names(reader: Reader, node: Node) -> None:
@@ -311,16 +324,22 @@ def _label(reader: Reader, node: Node) -> None:
             reader.evaluate(opaque(reader.each(part.children)))
 
 
+_COMPARING = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
+_TYPES = frozenset({"generic_type", "array_type", "scoped_type_identifier", "type_identifier"})
 _CONSTANTS: dict[str, Expression] = {
-    "true": Constant(None, ""),
-    "false": Constant(None, ""),
-    "null_literal": UNKNOWN,
+    "true": Constant(None, "boolean"),
+    "false": Constant(None, "boolean"),
+    "character_literal": Constant(None, "char"),
+    "null_literal": ANY,
     "this": This(),
     "super": Super(),
 }
 EXPRESSIONS: dict[str, Handler] = {
     **dict.fromkeys(_CONSTANTS, _constant),
-    **dict.fromkeys(("unary_expression", "update_expression", "template_expression"), _parts),
+    **dict.fromkeys(("update_expression", "template_expression"), _parts),
+    **dict.fromkeys(("hex_integer_literal", "octal_integer_literal", "binary_integer_literal"), _integer),
+    **dict.fromkeys(("decimal_floating_point_literal", "hex_floating_point_literal"), _floating),
+    "unary_expression": _unary,
     "string_literal": _string,
     "decimal_integer_literal": _integer,
     "binary_expression": _binary,

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from pipeline.codegraph.java.classes import KINDS, anonymous_class, class_declared
 from pipeline.codegraph.java.expressions import EXPRESSIONS
-from pipeline.codegraph.java.reader import Doing, Reader, attributes, doc_of
+from pipeline.codegraph.java.reader import ANY, Doing, Reader, attributes, doc_of
 from pipeline.codegraph.source import Source, first, opaque
 from pipeline.codegraph.summary import (
     Assign,
+    Attribute,
     Block,
     Branch,
     Call,
@@ -71,6 +72,8 @@ def _import(reader: Reader, node: Node) -> None:
     form = attributes(reader.class_of(module, parts[top], line), rest)
     if "asterisk" not in words:
         reader.imported[parts[-1]] = form
+        if "static" in words and isinstance(form, Attribute):
+            reader.taken.setdefault(parts[-1], []).append(form.of)
     elif "static" in words:
         reader.statics.append(form)
 
@@ -168,7 +171,7 @@ def _for_each(reader: Reader, node: Node) -> None:
     inside = reader.hidden("value") if name is None else reader.declare(reader.source.text(name))
     body = reader.block(node.child_by_field_name("body"))
     reader.leave_block()
-    if type_form is None:
+    if type_form is None or type_form == ANY:
         reader.out.append(Loop(body, inside, source))
     else:
         reader.evaluate(source)

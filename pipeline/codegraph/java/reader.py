@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipeline.codegraph.java.rules import OF_LANGUAGE
 from pipeline.codegraph.source import EXTRAS, Source, first, first_line, inert
 from pipeline.codegraph.summary import (
     Assign,
     Attribute,
     Block,
+    Choice,
+    Constant,
     Evaluate,
     Expression,
     First,
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN = Opaque()
+ANY = Choice(())
+"""The type of a parameter of types without a bound; as an expression `null`, which is of every class and adds nothing."""
+
 MOST_PARAMETERS = 10
 """Methods with more are taken for one another where they have the same name."""
 
@@ -45,9 +51,10 @@ class Around:
     path: Expression | None = None
     extends: bool = False
     fields: set[str] = field(default_factory=set[str])
-    methods: set[str] = field(default_factory=set[str])
-    fixed: set[str] = field(default_factory=set[str])
-    """Of the methods, those that have just as many parameters: they win over those that take any number."""
+    methods: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    """Where the methods stand that can be called so."""
+    overloads: dict[int, str] = field(default_factory=dict[int, str])
+    """What they are bound as, by where they stand."""
     names: dict[str, Expression] = field(default_factory=dict[str, Expression])
     types: dict[str, Expression] = field(default_factory=dict[str, Expression])
 
@@ -74,6 +81,8 @@ class Reader:
         self.imports: list[Statement] = []
         self.imported: dict[str, Expression] = {}
         """Classes and static members by their names here; the file's own classes too."""
+        self.taken: dict[str, list[Expression]] = {}
+        """The classes from which static members are imported by name."""
         self.statics: list[Expression] = []
         """Classes whose static members all are imported."""
         self.results: list[Name] = []
@@ -154,11 +163,8 @@ class Reader:
         found = self._local_or_field(name) if name else UNKNOWN
         if found is not None:
             return found
-        nested = self._nested_type(name)
-        if nested is not None:
-            return nested
-        if name in self.imported or _like_a_type(name):
-            return self.imported.get(name) or Name(name)
+        if name in self.imported or _like_a_type(name) or self._nested_type(name) is not None:
+            return self.type_named(name)
         heirs = self._heirs()
         return one_by_one(
             [*(Attribute(of, name) for of in heirs), *(Attribute(of, name) for of in self.statics)]
@@ -170,21 +176,27 @@ class Reader:
         options: list[Expression] = []
         if not name:
             return UNKNOWN
+        if key in _OF_OBJECTS:
+            return Attribute(This(), key)
         for of, around in self._classes():
             if key in around.methods:
                 return one_by_one([*options, Attribute(of, key)]) or UNKNOWN
             if around.extends:
                 options.append(Attribute(of, key))
-        imported = self.imported.get(name)
-        if imported is not None:
-            options.append(Attribute(imported.of, key) if isinstance(imported, Attribute) else imported)
-        else:
-            options += [Attribute(of, key) for of in self.statics]
+        holders = [Attribute(of, key) for of in self.taken.get(name, self.statics)]
+        if holders:
+            options.append(holders[0] if len(holders) == 1 else Choice(tuple(holders)))
         return one_by_one(options) or Name(name)
 
     def type_named(self, name: str) -> Expression:
-        """Return what a name means as a type."""
-        return self._nested_type(name) or self.imported.get(name) or Name(name)
+        """Return what a name means as a type: what a class around declares or inherits, else what the file has."""
+        options: list[Expression] = []
+        for around in reversed(self.around):
+            if (found := around.types.get(name)) is not None:
+                return one_by_one([*options, found]) or found
+            if around.extends and around.path is not None and name not in OF_LANGUAGE:
+                options.append(Attribute(around.path, name))
+        return one_by_one([*options, self.imported.get(name) or Name(name)]) or Name(name)
 
     def is_known(self, name: str) -> bool:
         """Whether a local, a field or a type of this name is declared around."""
@@ -250,6 +262,8 @@ class Reader:
 
     def _type_form(self, node: Node) -> Expression | None:
         kind = node.type
+        if kind in _PRIMITIVES:
+            return Constant(None, self.source.text(node))
         if kind == "type_identifier" or kind == "identifier":
             name = self.source.text(node)
             return None if name == "var" else self.type_named(name)
@@ -274,7 +288,7 @@ class Reader:
             bound = next((child for child in each.named_children if child.type == "type_bound"), None)
             if name is not None:
                 form = None if bound is None else self.type_form(first(bound))
-                self.around[-1].types[self.source.text(name)] = UNKNOWN if form is None else form
+                self.around[-1].types[self.source.text(name)] = ANY if form is None else Choice((form,))
 
     def declare_typed(self, name: str, type_form: Expression | None) -> Name:
         """Declare a local that a pattern or a loop gives a value of a type."""
@@ -300,6 +314,12 @@ class Reader:
         self._locals = before
 
 
+_PRIMITIVES = frozenset({"integral_type", "floating_point_type", "boolean_type", "void_type"})
+_OF_OBJECTS = frozenset({
+    "clone/0", "equals/1", "finalize/0", "getClass/0", "hashCode/0", "notify/0", "notifyAll/0", "toString/0", "wait/0", "wait/1",
+    "wait/2",
+})  # fmt: skip
+"""Every class has these, so without a receiver they are never those of a class around."""
 _BLOCKS = frozenset({"block", "constructor_body", "program"})
 _NAMING = frozenset({"type_identifier", "scoped_type_identifier", "generic_type", "array_type"})
 

@@ -23,6 +23,9 @@ _NAMES = """
     TypeNotPresentException UnknownError UnsatisfiedLinkError UnsupportedClassVersionError
     UnsupportedOperationException VerifyError VirtualMachineError Void WrongThreadException
 """
+OF_LANGUAGE = frozenset(_NAMES.split())
+"""The classes of `java.lang`."""
+
 _TESTS = ("src/test/", "src/main/")
 
 
@@ -30,8 +33,9 @@ class JavaRules:
     """See `Rules`."""
 
     languages = frozenset({"java"})
-    builtins: frozenset[str] = frozenset(_NAMES.split())
+    builtins: frozenset[str] = OF_LANGUAGE
     receiver_by_name = False
+    built_apart = False
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:
         """See `Rules`. `a.b.C` is the file of a class, `a.b.*` a package; what is in neither belongs to others.
@@ -46,7 +50,7 @@ class JavaRules:
         if len(found) > 1:
             root = _root(importer, files)
             found = [path for path in found if path == root + suffix[1:]] or found
-        own = [path for path in found if (held := files.summary(path)) is not None and held.package == package]
+        own = [path for path in found if files.package(path) == package]
         if len(own) == 1:
             return Place(own[0], (own[0],))
         return Missing(module) if own else External(package or name)
@@ -71,9 +75,9 @@ class JavaRules:
 
 def _root(importer: str, files: Files) -> str:
     """Return the folder under which the importer's package begins; the importer's own where its path says otherwise."""
-    summary = files.summary(importer)
     folder = f"{importer.rpartition('/')[0]}/".removeprefix("/")
-    package = "" if summary is None or not summary.package else f"{summary.package.replace('.', '/')}/"
+    said = files.package(importer)
+    package = f"{said.replace('.', '/')}/" if said else ""
     return folder.removesuffix(package) if f"/{folder}".endswith(f"/{package}") else folder
 
 

@@ -147,6 +147,8 @@ def _parameter(reader: Reader, node: Node) -> Parameter | None:
         return None
     type_form = annotation(reader, type_node)
     value = None if default is None else reader.expression(default)
+    if value is not None:
+        reader.evaluate(value)  # by each call that leaves it out
     if pattern.type in PATTERNS:
         hidden = reader.hidden("p")
         bind(reader, pattern, hidden)

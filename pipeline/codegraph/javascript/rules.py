@@ -50,6 +50,7 @@ class JavaScriptRules:
     languages = frozenset({"javascript", "typescript"})
     builtins: frozenset[str] = frozenset(_NAMES.split())
     receiver_by_name = False
+    built_apart = False
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:
         """See `Rules`. The path as it is written, then with an extension, then the index of a folder."""

@@ -104,14 +104,14 @@ def _inner(statement: Statement) -> tuple[Block, ...]:
 
 def sum_binds(block: Block, heads: dict[int, frozenset[str]], found: dict[int, frozenset[str]]) -> frozenset[str]:
     """Return what a block binds; of each statement in it, blocks and all, it is put into `found`, by identity."""
-    total: frozenset[str] = frozenset()
+    total: set[str] = set()
     for statement in block:
         own = heads[id(statement)]
         for inner in _inner(statement):
             own |= sum_binds(inner, heads, found)
         found[id(statement)] = found.get(id(statement), frozenset()) | own
         total |= own
-    return total
+    return frozenset(total)
 
 
 class _Seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from pipeline.codegraph.linker.asked import BODY
 from pipeline.codegraph.linker.bindings import RESULT
 from pipeline.codegraph.linker.classes import Classes
 from pipeline.codegraph.linker.scopes import Unit
@@ -37,6 +38,7 @@ from pipeline.codegraph.summary import (
     Choice,
     Constant,
     Expression,
+    First,
     Index,
     Name,
     Parameter,
@@ -111,11 +113,11 @@ class Calls(Classes):
         """See `Names`. A container that the function changes is changed where `frame` names it."""
         unit = func.unit
         if not unit.binds(RESULT) and not unit.changes and not self._touches(unit):
-            return self._declared(func) or NOTHING
+            return self.declared(func) or NOTHING
         if unit in self.calling:
-            return self._declared(func)  # what a call of itself gives is among what its other ways give
+            return self.declared(func)  # what a call of itself gives is among what its other ways give
         if len(self.calling) >= CALLS or self.steps <= 0:
-            return self._declared(func) or TOO_DEEP
+            return self.declared(func) or TOO_DEEP
         contexts = self.contexts.setdefault(unit, {})
         if len(contexts) >= CONTEXTS:
             one, what = contexts.get((func, given), (Func(unit, func.frame), None))
@@ -131,6 +133,7 @@ class Calls(Classes):
 
     def _run(self, func: Func, given: Given | None) -> _Outcome:
         unit = func.unit
+        self.files.ask(unit.module, BODY, unit.qualname)
         if given is None:  # any call
             frame = self.assumed(unit, func.frame, self.class_of(unit, func.frame))
             bound = frame.env
@@ -162,7 +165,7 @@ class Calls(Classes):
             return box("coroutine", others=values or NOTHING, site=id(function))
         return values
 
-    def _declared(self, func: Func) -> Values:
+    def declared(self, func: Func) -> Values:
         """Return what a call gives as far as the function says."""
         values = self._returns(func)
         coroutine = func.unit.function is not None and func.unit.function.coroutine
@@ -270,10 +273,11 @@ class Calls(Classes):
             case Constant(type="None"):
                 return ()
             case Sequence(items=(item,)):
-                return box("list", others=self.typed(item, frame))
+                held = self.typed(item, frame)
+                return box("list", others=held) if held or not isinstance(item, Choice | Constant) else ()
             case Index(of=of, key=key):
                 return self._generic(of, key, frame)
-            case Name() | Attribute():
+            case Name() | Attribute() | First():
                 return self._instances(self.evaluate(written, frame.quiet()))
             case _:
                 return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from pipeline.codegraph.linker.asked import ATTACHED, BODY, MEMBER
 from pipeline.codegraph.linker.bindings import THIS
 from pipeline.codegraph.linker.names import Names
 from pipeline.codegraph.linker.scopes import Module, Unit
@@ -32,6 +33,8 @@ from pipeline.codegraph.linker.values import (
 from pipeline.codegraph.summary import Class, Expression, Parameter
 
 _STRICT = frozenset({"java"})  # languages in which a parameter holds nothing but what its type says
+_EMBEDDING = frozenset({"go"})  # languages whose classes hold others instead of extending them
+_ATTACHING = frozenset({"go", "rust"})  # languages in which methods stand outside of their classes
 NO_ATTRIBUTE: Values = (Unknown("unknown_attribute"),)
 
 
@@ -55,6 +58,8 @@ class Classes(Names):
         return self.once(("order", klass), lambda: self._order(klass), Order((klass,), open=True))
 
     def _order(self, klass: Klass) -> Order:
+        if klass.unit.module.language in _EMBEDDING:
+            return self._by_depth(klass)
         outside: dict[Ext, None] = {}
         builtin: dict[str, None] = {}
         unknown = False
@@ -77,6 +82,23 @@ class Classes(Names):
         merged = merge([*(list(order.classes) for order in orders), list(dict.fromkeys(direct))])
         return Order((klass, *[each for each in merged if each != klass]), tuple(outside), tuple(builtin), unknown)
 
+    def _by_depth(self, klass: Klass) -> Order:
+        """Return the order where what is embedded less deeply wins: nothing is known below what is not of the corpus."""
+        found: dict[Klass, None] = {}
+        outside: dict[Ext, None] = {}
+        builtin: dict[str, None] = {}
+        level, unknown = [klass], False
+        while level and not (outside or builtin or unknown):
+            found.update(dict.fromkeys(level))
+            values = [value for each in level for base in self.bases_of(each) for value in self.settle(base)]
+            level = [value for value in values if isinstance(value, Klass) and value not in found]
+            outside.update(dict.fromkeys([value for value in values if isinstance(value, Ext)]))
+            builtin.update(dict.fromkeys([value.name for value in values if isinstance(value, Builtin)]))
+            unknown = not all(isinstance(value, Klass | Ext | Builtin) for value in values)
+        found.update(dict.fromkeys(level))
+        hidden = any(self.bases_of(each) for each in level)
+        return Order(tuple(found), tuple(outside), tuple(builtin), unknown or hidden)
+
     def bases_of(self, klass: Klass) -> tuple[Values, ...]:
         """Return what the bases are; they were looked at where the class statement was run."""
         found = self.bases.get(klass)
@@ -91,6 +113,8 @@ class Classes(Names):
         """Return a frame in which the names of a scope can be looked up without running it."""
         if outer is not None and outer.unit is unit:
             return outer.quiet()
+        if unit.kind == "function":
+            self.files.ask(unit.module, BODY, unit.qualname)
         frame = Frame(unit, outer)
         frame.view = True
         if unit.kind == "class":
@@ -101,6 +125,7 @@ class Classes(Names):
 
     def own_member(self, klass: Klass, name: str) -> Values | None:
         """See `Names`."""
+        self.files.ask(klass.unit.module, MEMBER, klass.unit.qualname, name)
         if klass.unit.has(name):
             return self.once(("own", klass, name), lambda: self._end_of_class(klass, name), EMPTY)
         return self._attached(klass, name)
@@ -119,10 +144,11 @@ class Classes(Names):
         if unit.function is None or not unit.function.receiver:
             return outer.klass if outer is not None else None
         for module in [unit.module, *self._beside(unit.module)]:
-            found = module.find(unit.function.receiver)
+            found = self.found(module, unit.function.receiver)
             if found is not None and found.kind == "class":
                 return Klass(found)
-        return None
+        values = self.settle(self.module_name(unit.module, unit.function.receiver) or ())
+        return values[0] if len(values) == 1 and isinstance(values[0], Klass) else None  # of another file (Rust)
 
     def _beside(self, module: Module) -> list[Module]:
         around = self.rules.around(module.path, self.files)
@@ -131,13 +157,22 @@ class Classes(Names):
     def _attached(self, klass: Klass, name: str) -> Values | None:
         """Return a method that stands outside of its class (Go, Rust)."""
         module = klass.unit.module
-        if module.by_name:
+        if module.language not in _ATTACHING:
             return None
-        for each in (module, *self._beside(module)):
-            unit = each.root.attached.get((klass.unit.qualname, name))
-            if unit is not None:
-                return (Func(unit),)
-        return None
+        found = self.one_of(self._attached_in(each, klass, name) for each in (module, *self._beside(module)))
+        return self._attached_here(klass, name) if found is None else found
+
+    def _attached_here(self, klass: Klass, name: str) -> Values | None:
+        """Return a method that the file that is linked gives to a class of another one (Rust)."""
+        own = self.own.unit if self.own is not None else None
+        if own is None or own.module is klass.unit.module:
+            return None
+        units = [unit for (_, method), listed in own.attached.items() if method == name for unit in listed]
+        return tuple([Func(unit) for unit in units if self.class_of(unit, None) == klass]) or None
+
+    def _attached_in(self, module: Module, klass: Klass, name: str) -> Values | None:
+        self.files.ask(module, ATTACHED, klass.unit.qualname, name)
+        return tuple(map(Func, module.root.attached.get((klass.unit.qualname, name), ()))) or None
 
     def find(self, classes: tuple[Klass, ...], name: str) -> Values | None:
         """Return the first of the classes' own members of this name."""
@@ -193,7 +228,7 @@ class Classes(Names):
             found = join(found, union(bound))
         if found or members is not None:
             return found
-        return self._inherited_outside(order, name)
+        return self.inherited_outside(order, name)
 
     def _of_class(self, klass: Klass, name: str, frame: Frame | None) -> Values:
         order = self.order(klass)
@@ -201,7 +236,7 @@ class Classes(Names):
         members = self.find(order.classes, name)
         if members is not None:
             found = join(found, union([self.bind(each, klass, klass, frame) for each in members]))
-        return found if found or members is not None else self._inherited_outside(order, name)
+        return found if found or members is not None else self.inherited_outside(order, name)
 
     def _of_super(self, klass: Klass, receiver: Inst | Klass, name: str, frame: Frame | None) -> Values:
         own = receiver.klass if isinstance(receiver, Inst) else receiver
@@ -211,10 +246,10 @@ class Classes(Names):
         after = order.classes[order.classes.index(klass) + 1 :]
         members = self.find(after, name)
         if members is None:
-            return self._inherited_outside(order, name)
+            return self.inherited_outside(order, name)
         return union([self.bind(each, receiver, own, frame) for each in members])
 
-    def _inherited_outside(self, order: Order, name: str) -> Values:
+    def inherited_outside(self, order: Order, name: str) -> Values:
         """Return the member of the only base outside of the corpus, unless every object has one of this name."""
         if name.startswith("__") and name.endswith("__"):
             return () if not order.outside and not order.open else UNKNOWN
@@ -235,6 +270,9 @@ class Classes(Names):
             return (Func(value.unit, value.frame, klass),)
         if isinstance(receiver, Klass):
             return (value,)
+        if value.unit.module.language in _EMBEDDING:  # what is embedded does not know in what
+            owner = self.class_of(value.unit, value.frame)
+            receiver = Inst(owner) if owner is not None else receiver
         bound = Func(value.unit, value.frame, receiver)
         if kind != "getter":
             return (bound,)
@@ -248,6 +286,7 @@ class Classes(Names):
         """Return what the methods of a class and its bases set an attribute of their object to."""
         found: Values = ()
         for owner in order.classes:
+            self.files.ask(owner.unit.module, MEMBER, owner.unit.qualname, name)
             for unit in owner.unit.setters.get(name, ()):
                 found = join(found, self._set_by(unit, owner, Inst(klass), name))
         return self.settle(found)
@@ -263,6 +302,7 @@ class Classes(Names):
         frame.this = (receiver,)
         if unit.first:
             frame.env[unit.first] = (receiver,)
+        self.files.ask(unit.module, BODY, unit.qualname)
         frame.wanted = unit.wanted(f".{name}")
         frame.stores = []
         self.run(unit.body, frame)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline.codegraph.linker.bindings import MUTATORS, THIS
-from pipeline.codegraph.linker.builtin import BuiltinCalls
 from pipeline.codegraph.linker.classes import method_of
+from pipeline.codegraph.linker.overloads import OVERLOADING, SHARING, Overloads, share_an_entity
 from pipeline.codegraph.linker.session import LEVELS, Frame
 from pipeline.codegraph.linker.values import (
     EMPTY,
@@ -58,7 +58,7 @@ from pipeline.codegraph.summary import (
 _FRAMES = 3  # from an expression to the one in it
 
 
-class Evaluator(BuiltinCalls):
+class Evaluator(Overloads):
     """Evaluates expressions."""
 
     def evaluate(self, expression: Expression, frame: Frame) -> Values:
@@ -98,7 +98,8 @@ class Evaluator(BuiltinCalls):
         return found
 
     def make_defaults(self, func: Func, frame: Frame) -> None:
-        """Look at the defaults of a function where it is defined."""
+        """Look at the defaults of a function where it is defined; in Python that is when they are evaluated."""
+        frame = frame if func.unit.module.by_name else frame.quiet()
         parameters = func.unit.function.parameters if func.unit.function is not None else ()
         made = {each.name: self.evaluate(each.default, frame) for each in parameters if each.default is not None}
         if made:
@@ -132,10 +133,17 @@ def _attribute(self: Evaluator, form: Attribute, frame: Frame) -> Values:
 
 
 def _call(self: Evaluator, form: Call, frame: Frame) -> Values:
-    values = self.evaluate(form.of, frame)
-    given = self.given(form, frame)
+    if frame.unit.module.language in OVERLOADING:
+        given = self.given(form, frame)
+        values, sure = self.meant(form, frame)
+    else:
+        values = self.evaluate(form.of, frame)
+        sure = frame.unit.module.language not in SHARING or not share_an_entity(values)
+        given = self.given(form, frame)
     if frame.record is not None:
-        frame.record.site(frame, form, values, given)
+        frame.record.site(frame, form, values, given if sure else None)
+    if not sure:
+        return self.agreed(values)
     found: Values = ()
     self.changed = EMPTY
     for value in values:

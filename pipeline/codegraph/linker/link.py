@@ -17,7 +17,7 @@ from pipeline.codegraph.linker.session import Noted, Trace, still
 from pipeline.codegraph.linker.values import Func, Inst, Klass, Values
 from pipeline.codegraph.links import Edge, Files, Handed, Linked, Rules
 
-VERSION = "link-1"
+VERSION = "link-2"
 """Changes whenever the edges, counts or reads of the same summaries would; part of the recipe of documents."""
 
 ROUNDS = 6
@@ -41,10 +41,10 @@ class Linker:
         `received` is what other files hand to the parameters of its functions. A pure function of it and of the answers
         in `reads`. A file that is not there, or in a language without rules, refers to nothing.
         """
-        files = Noted(self._files, self._module)
+        files = Noted(path, self._files, self._module)
         record = self._record(path, files, received)
         if record is None:
-            return Linked(path, reads=frozenset(files.reads))
+            return Linked(path, reads=files.reads)
         lines: dict[tuple[str, str, str], Edge] = {}
         counts = record.unresolved()
         for edge in edges(record.references(), counts):
@@ -53,11 +53,11 @@ class Linker:
             if held is None or edge.line < held.line:
                 lines[key] = edge
         unresolved = dict(sorted(counts.items()))
-        return Linked(path, tuple(sorted(lines.values())), unresolved, frozenset(files.reads), record.handed())
+        return Linked(path, tuple(sorted(lines.values())), unresolved, files.reads, record.handed())
 
     def references(self, path: str, received: Iterable[Handed] = ()) -> list[tuple[Reference, int]]:
         """Return all that a file refers to, with the scopes that are no entities, and calls of itself."""
-        record = self._record(path, Noted(self._files, self._module), received)
+        record = self._record(path, Noted(path, self._files, self._module), received)
         return [] if record is None else list(record.references())
 
     def _record(self, path: str, files: Noted, received: Iterable[Handed]) -> Record | None:
@@ -141,14 +141,15 @@ class _Link:
 
 def _receive(machine: Machine, module: Module, handed: Handed) -> None:
     path, _, qualname = handed.function.partition("::")
-    unit = module.find(qualname) if path == module.path else None
+    parameter, _, number = handed.parameter.partition("#")
+    unit = module.find(qualname, int(number or 1)) if path == module.path else None
     of = machine.unit_of(handed.value.removesuffix("()"))
     if unit is None or of is None:
         return
     value: Values = (Klass(of),) if of.kind == "class" else (Func(of),)
     if handed.value.endswith("()"):
         value = (Inst(Klass(of)),)
-    machine.hand(unit, handed.parameter, value)
+    machine.hand(unit, parameter, value)
 
 
 # --- references to edges ---------------------------------------------------------------------------------------------

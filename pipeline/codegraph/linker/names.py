@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
+from pipeline.codegraph.linker.asked import FOUND, MEMBER, NAME, SHAPE, STAR
 from pipeline.codegraph.linker.bindings import EXPORT
 from pipeline.codegraph.linker.scopes import Module, Unit
 from pipeline.codegraph.linker.session import Frame, Session
@@ -26,7 +28,7 @@ from pipeline.codegraph.linker.values import (
     union,
 )
 from pipeline.codegraph.links import External, Found, Missing, Place
-from pipeline.codegraph.summary import Block, Expression
+from pipeline.codegraph.summary import Block, Expression, From
 
 _STARS = 50  # files through which a name is followed that each takes everything of the next
 UNKNOWN_NAME: Values = (Unknown("unknown_name"),)
@@ -77,6 +79,8 @@ class Names(Session, ABC):
         while scope is not None:
             unit = scope.unit
             if scope is frame or unit.kind != "class":
+                if unit.kind == "class":
+                    self.files.ask(unit.module, MEMBER, unit.qualname, name)
                 where = unit.outside.get(name)
                 if where:
                     break
@@ -123,16 +127,20 @@ class Names(Session, ABC):
 
     def _around(self, module: Module, name: str) -> Values | None:
         around = self.rules.around(module.path, self.files)
-        for other in self.modules(around) if around is not None else ():
-            if other is not module:
-                values = self.module_name(other, name)
-                if values is not None:
-                    return values
-        return None
+        others = [other for other in self.modules(around) if other is not module] if around is not None else []
+        return self.one_of(self.module_name(other, name) for other in others)
+
+    def one_of(self, found: Iterable[Values | None]) -> Values | None:
+        """Return the first that is there; where files are built apart from each other the only one."""
+        there = (values for values in found if values is not None)
+        first = next(there, None)
+        if first is None or not self.rules.built_apart:
+            return first
+        return first if next(there, None) is None else AMBIGUOUS
 
     def _external_star(self, module: Module, name: str) -> Values:
         """Return the name of the only module outside whose names are all here, if there is one."""
-        found = [self.find_module(star.module, star.level, module.path) for star in module.root.stars]
+        found = [self.find_module(star.module, star.level, module.path) for star in self.stars(module)]
         others = [each.name for each in found if isinstance(each, External)]
         if len(others) == 1:
             return (Ext(f"{others[0]}.{name}"),)
@@ -142,6 +150,7 @@ class Names(Session, ABC):
 
     def module_name(self, module: Module, name: str) -> Values | None:
         """Return what a file's own statements bind a name to in the end, or None if they do not."""
+        self.files.ask(module, NAME, name.removeprefix(EXPORT))
         if not module.root.has(name):
             return None
         return self.once(("name", module.root, name), lambda: self._end_of(module, name), EMPTY)
@@ -152,11 +161,21 @@ class Names(Session, ABC):
         self.run(module.summary.body, frame)
         return frame.env.get(name, ())
 
+    def stars(self, module: Module) -> tuple[From, ...]:
+        """Return what a file takes of others with a star, in order."""
+        self.files.ask(module, SHAPE)
+        return module.root.stars
+
+    def is_closed(self, module: Module) -> bool:
+        """Whether a file offers only what it exports."""
+        self.files.ask(module, SHAPE)
+        return module.root.closed
+
     def starred(self, module: Module, name: str, seen: tuple[str, ...]) -> Values | None:
         """Return what a name means among those that a file imports with a star, the last ones first."""
         if module.path in seen or len(seen) > _STARS:
             return None
-        for star in reversed(module.root.stars):
+        for star in reversed(self.stars(module)):
             found = self.find_module(star.module, star.level, module.path)
             if isinstance(found, Place):
                 values = self._offered(found, name, (*seen, module.path))
@@ -167,10 +186,12 @@ class Names(Session, ABC):
     def _offered(self, place: Place, name: str, seen: tuple[str, ...]) -> Values | None:
         """Return what a star takes under a name."""
         for module in self.modules(place):
+            self.files.ask(module, STAR)
+            self.files.ask(module, STAR, name)
             exports = module.summary.exports
             if name not in exports if exports is not None else name.startswith("_"):
                 continue
-            values = self._exported(module, name) if module.root.closed else self.module_name(module, name)
+            values = self._exported(module, name) if self.is_closed(module) else self.module_name(module, name)
             if values is None:
                 values = self.starred(module, name, seen)
             if values is None and exports is not None:
@@ -184,17 +205,15 @@ class Names(Session, ABC):
 
     def member(self, place: Place, name: str) -> Values | None:
         """Return what a module offers under a name, or None."""
-        for module in self.modules(place):
-            values = self.module_name(module, EXPORT + name)
-            if values is None and module.root.closed:
-                values = self._of_default(module, name)
-            elif values is None:
-                values = self.module_name(module, name)
-            if values is None and name != "default":
-                values = self.starred(module, name, ())
-            if values is not None:
-                return values
-        return None
+        return self.one_of(self._member_of(module, name) for module in self.modules(place))
+
+    def _member_of(self, module: Module, name: str) -> Values | None:
+        values = self.module_name(module, EXPORT + name)
+        if values is None and self.is_closed(module):
+            values = self._of_default(module, name)
+        elif values is None:
+            values = self.module_name(module, name)
+        return self.starred(module, name, ()) if values is None and name != "default" else values
 
     def _of_default(self, module: Module, name: str) -> Values | None:
         """Return what a file that offers one value as itself (`=`) has under a name."""
@@ -225,9 +244,10 @@ class Names(Session, ABC):
     def offers(self, place: Place, name: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether a module itself binds a name, as far as its text tells."""
         for module in self.modules(place):
+            self.files.ask(module, NAME, name)
             if module.root.has(name) or module.root.has(EXPORT + name):
                 return True
-            for star in module.root.stars if module.path not in seen and len(seen) < _STARS else ():
+            for star in self.stars(module) if module.path not in seen and len(seen) < _STARS else ():
                 found = self.find_module(star.module, star.level, module.path)
                 if isinstance(found, Place) and self.offers(found, name, seen | {module.path}):
                     return True
@@ -237,7 +257,12 @@ class Names(Session, ABC):
         """Return the class or function of an id."""
         path, _, qualname = identity.partition("::")
         module = self.module(path) if qualname else None
-        return module.find(qualname) if module is not None else None
+        return self.found(module, qualname) if module is not None else None
+
+    def found(self, module: Module, qualname: str) -> Unit | None:
+        """Return the first class or function of this qualified name in a file."""
+        self.files.ask(module, FOUND, qualname)
+        return module.find(qualname)
 
 
 def module_value(found: Found) -> Values:

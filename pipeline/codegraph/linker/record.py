@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipeline.codegraph.linker.asked import FOUND
 from pipeline.codegraph.linker.bindings import THIS
+from pipeline.codegraph.linker.overloads import OVERLOADING
 from pipeline.codegraph.linker.scopes import Module, Unit
 from pipeline.codegraph.linker.session import Frame
 from pipeline.codegraph.linker.values import (
@@ -80,15 +82,20 @@ class Record:
         closure = frame.closure()
         self.functions.setdefault(func.unit, closure.unit if closure is not None else None)
 
-    def site(self, frame: Frame, form: Call, values: Values, given: Given) -> None:
-        """Note a call that is written in the file."""
+    def site(self, frame: Frame, form: Call, values: Values, given: Given | None) -> None:
+        """Note a call that is written in the file; without `given` it hands nothing on."""
         self._line = form.line or self._line
-        found = [self.call(frame, value, given) for value in values]
+        found = [
+            self._made(frame, value, form, given)
+            if isinstance(value, Klass) and value.unit.module.language in OVERLOADING
+            else self.call(frame, value, given)
+            for value in values
+        ]
         if not any(found):
             reasons = [value.reason for value in values if isinstance(value, Unknown)]
             self._now.unresolved[id(form)] = reasons[0] if reasons else "unknown_value"
 
-    def call(self, frame: Frame, value: Value, given: Given, line: int = 0) -> bool:
+    def call(self, frame: Frame, value: Value, given: Given | None, line: int = 0) -> bool:
         """Note a call of a value, if it is one that can be called, and what it hands on. Return whether it is."""
         self._line = line or self._line
         match value:
@@ -111,10 +118,21 @@ class Record:
                 return False
         return True
 
-    def _each(self, frame: Frame, values: Values, given: Given) -> list[bool]:
+    def _each(self, frame: Frame, values: Values, given: Given | None) -> list[bool]:
         return [self.call(frame, each, given) for each in values]
 
-    def _construct(self, frame: Frame, klass: Klass, given: Given) -> None:
+    def _made(self, frame: Frame, klass: Klass, form: Call, given: Given | None) -> bool:
+        """Note a construction where constructors are overloaded, and none is inherited."""
+        if not form.new:
+            return False
+        self._refer(frame.unit, klass.unit, "calls")
+        makers, sure = self._machine.constructor(klass, form, frame)
+        for maker in makers:
+            self._refer(frame.unit, maker.unit, "calls")
+            self._pass(maker, given if sure else None)
+        return True
+
+    def _construct(self, frame: Frame, klass: Klass, given: Given | None) -> None:
         if self._is_symbol(klass.unit):
             self._refer(frame.unit, klass.unit, "calls")
         else:
@@ -203,8 +221,10 @@ class Record:
             target = _ARITY.sub("", target)
         self._now.references.setdefault(Reference(source, target, kind, scope), self._line)
 
-    def _pass(self, func: Func, given: Given) -> None:
+    def _pass(self, func: Func, given: Given | None) -> None:
         """Note what a call hands to the parameters of a function, as far as anything follows from it."""
+        if given is None:
+            return
         machine = self._machine
         own = machine.is_own(func.unit.module)
         if own and func.receiver is not None and not func.unit.module.by_name:
@@ -216,8 +236,9 @@ class Record:
                 if useful:
                     machine.hand(func.unit, name, tuple(useful))
             elif name != func.unit.first and func.unit.qualname in func.unit.module.symbols:
+                machine.files.ask(func.unit.module, FOUND, func.unit.qualname)
                 for text in self._texts(values):
-                    self._now.handed[Handed(func.unit.id, name, text)] = None
+                    self._now.handed[Handed(func.unit.id, func.unit.numbered(name), text)] = None
 
     def _texts(self, values: Values) -> Iterable[str]:
         for value in known(values):

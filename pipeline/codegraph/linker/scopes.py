@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from pipeline.codegraph.linker.asked import place_of
 from pipeline.codegraph.linker.bindings import EXPORT, RESULT, Leaf, leaves, names_in, sum_binds, walk
 from pipeline.codegraph.summary import (
     Assign,
@@ -42,6 +43,7 @@ class Module:
         self.summary = summary
         self.language = summary.language
         self.by_name = summary.language == "python"
+        self.place = place_of(path, summary.language)
         self.symbols = frozenset([symbol.qualname for symbol in summary.symbols])
         self._units: dict[int, Unit] = {}
         self.root = Unit(self, None, "module", "", summary, summary.body)
@@ -66,8 +68,8 @@ class Module:
             waiting.extend(reversed(unit.inner))
         return {name: tuple(units) for name, units in found.items()}
 
-    def find(self, qualname: str) -> Unit | None:
-        """Return the first unit of this qualified name, looked for from definition to definition."""
+    def find(self, qualname: str, number: int = 1) -> Unit | None:
+        """Return a unit of this qualified name, the first unless it is numbered, looked for from definition to definition."""
         unit = self.root
         rest = qualname
         while rest:
@@ -76,7 +78,8 @@ class Module:
                 return None
             unit = max(inner, key=lambda each: len(each.last))
             rest = rest[len(unit.last) + 1 :]
-        return unit
+        same = unit.namesakes
+        return unit if number == 1 else same[number - 1] if number <= len(same) else None
 
 
 class Unit:
@@ -143,7 +146,8 @@ class Unit:
         }
 
     @cached_property
-    def _binding(self) -> dict[str, list[Leaf]]:
+    def binding(self) -> dict[str, list[Leaf]]:
+        """The statements that bind a name, by all names that anything binds here (see `bindings`)."""
         found: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
             for name in leaf.binds:
@@ -169,16 +173,16 @@ class Unit:
 
     def has(self, name: str) -> bool:
         """Whether a name gets a value here, or is offered."""
-        return name in self.bound or (name.startswith(EXPORT) and name in self._binding)
+        return name in self.bound or (name.startswith(EXPORT) and name in self.binding)
 
     def binds(self, name: str) -> list[Leaf]:
         """Return the statements that bind a name."""
-        return self._binding.get(name, [])
+        return self.binding.get(name, [])
 
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The attributes that this scope sets of anything."""
-        return frozenset([name[1:] for name in self._binding if name[0] == "."])
+        return frozenset([name[1:] for name in self.binding if name[0] == "."])
 
     def wanted(self, name: str) -> frozenset[str]:
         """Return the names that matter to this one."""
@@ -190,7 +194,7 @@ class Unit:
                 one = waiting.pop()
                 if one not in names:
                     names.add(one)
-                    for leaf in self._binding.get(one, ()):
+                    for leaf in self.binding.get(one, ()):
                         waiting.extend(leaf.uses)
             found = self._slices[name] = frozenset(names)
         return found
@@ -303,6 +307,16 @@ class Unit:
         return tuple(found.values())
 
     @cached_property
+    def namesakes(self) -> tuple[Unit, ...]:
+        """The definitions that share its qualified name, itself among them: overloads."""
+        return tuple([each for each in (self.parent.inner if self.parent else ()) if each.last == self.last])
+
+    def numbered(self, parameter: str) -> str:
+        """Return the name of a parameter as of this one among its namesakes; of the first it is the plain name."""
+        number = self.namesakes.index(self) + 1 if self in self.namesakes else 1
+        return parameter if number == 1 else f"{parameter}#{number}"
+
+    @cached_property
     def methods(self) -> tuple[Unit, ...]:
         """The functions that stand directly in it, all of a name."""
         return tuple(
@@ -314,13 +328,14 @@ class Unit:
         )
 
     @cached_property
-    def attached(self) -> dict[tuple[str, str], Unit]:
+    def attached(self) -> dict[tuple[str, str], tuple[Unit, ...]]:
         """The methods that stand outside of their classes, by class and name."""
-        found: dict[tuple[str, str], Unit] = {}
+        found: dict[tuple[str, str], tuple[Unit, ...]] = {}
         for leaf in self.leaves:
             node = leaf.statement
             if isinstance(node, Define) and node.function.receiver:
-                found.setdefault((node.function.receiver, node.name), self.module.unit(node.function, self))
+                key = node.function.receiver, node.name
+                found[key] = (*found.get(key, ()), self.module.unit(node.function, self))
         return found
 
     @cached_property

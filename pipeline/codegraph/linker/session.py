@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pipeline.codegraph.files import all_of, read_of
+from pipeline.codegraph.linker.asked import Key
 from pipeline.codegraph.linker.scopes import Module, Unit
 from pipeline.codegraph.linker.values import Box, Inst, Klass, Values, join
 from pipeline.codegraph.links import Files, Found, Place, Rules
@@ -94,36 +96,54 @@ class Frame:
 
 
 class Noted:
-    """The corpus as one link sees it: every question is noted."""
+    """The corpus as the link of one file sees it: every question is noted, those about the file's own scopes apart."""
 
-    def __init__(self, files: Files, modules: Callable[[str], Module | None]) -> None:
+    def __init__(self, path: str, files: Files, modules: Callable[[str], Module | None]) -> None:
+        self._path = path
         self._files = files
         self._modules = modules
-        self.reads: set[str] = set()
+        self._reads: set[str] = set()
+        self._asked: set[tuple[str, Key]] = set()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """See `Linked`."""
+        return frozenset(self._reads).union([read_of(place, *key) for place, key in self._asked])
+
+    def ask(self, module: Module, *key: str) -> None:
+        """Note a question about the scopes of a file."""
+        if module.path != self._path:
+            self._asked.add((module.place, key))
 
     def summary(self, path: str) -> Summary | None:
         """See `Files`."""
         module = self.module(path)
+        self._reads.add(all_of(path))
         return None if module is None else module.summary
+
+    def package(self, path: str) -> str | None:
+        """See `Files`."""
+        module = self.module(path)
+        return None if module is None else module.summary.package
 
     def module(self, path: str) -> Module | None:
         """Return a file with its scopes."""
-        self.reads.add(path)
+        self._reads.add(path)
         return self._modules(path)
 
     def exists(self, path: str) -> bool:
         """See `Files`."""
-        self.reads.add(path)
+        self._reads.add(path)
         return self._files.exists(path)
 
     def folder(self, path: str) -> tuple[str, ...]:
         """See `Files`."""
-        self.reads.add(path)
+        self._reads.add(path)
         return self._files.folder(path)
 
     def named(self, name: str) -> tuple[str, ...]:
         """See `Files`."""
-        self.reads.add(f"*/{name}")
+        self._reads.add(f"*/{name}")
         return self._files.named(name)
 
 

@@ -37,6 +37,7 @@ class PythonRules:
 
     languages = frozenset({"python"})
     receiver_by_name = True
+    built_apart = False
     builtins = _BUILTINS
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:

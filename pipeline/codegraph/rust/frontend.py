@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pipeline.codegraph.source import EXTRAS, UNKNOWN, Source, first_line, joine
 from pipeline.codegraph.summary import (
     Assign,
     Block,
+    Branch,
     Class,
     Define,
     Expression,
@@ -38,8 +40,8 @@ def summarize(source: Source) -> Summary:
     reader = _Reader(source)
     reader.items(source.root, in_function=False)
     doc = next((_doc(source, child, _INNER) for child in source.root.children if child.type in EXTRAS), "")
-    late = tuple(each for each in reader.out if not isinstance(each, Import | From | Class | Define))
-    early = tuple(each for each in reader.out if isinstance(each, Import | From | Class | Define))
+    late = tuple(each for each in reader.out if not isinstance(each, Import | From | Class | Define | Branch))
+    early = tuple(each for each in reader.out if isinstance(each, Import | From | Class | Define | Branch))
     return source.summary((*reader.names.imports, *early, *late), doc=doc)
 
 
@@ -67,15 +69,17 @@ class _Reader(Statements):
                 name = item.child_by_field_name("name")
                 if name is not None:
                     self.names.locals.declare(self.source.text(name))
-        for item, _ in found:
+        for item, before in found:
             if item.type == "use_declaration":
-                self.out.extend(self.names.use(item, in_function))
+                self.out.extend(_perhaps(before, self.names.use(item, in_function)))
         for item, _ in found:
             if item.type == "impl_item":
                 self._note_trait(item)
         for item, before in found:
             if item.type in _ITEMS and self.source.enter():
+                outside, self.out = self.out, []
                 _ITEMS[item.type](self, item, before)
+                self.out = [*outside, *_perhaps(before, self.out)]
                 self.source.depth -= 1
 
     def _note_trait(self, node: Node) -> None:
@@ -104,7 +108,7 @@ class _Reader(Statements):
         if isinstance(form, Name) and not form.name.startswith("<"):
             return form.name, form
         if type_ is not None and type_.type == "scoped_type_identifier":
-            return segments(self.source, type_)[-1], form
+            return "::".join(segments(self.source, type_)), form
         return ("" if type_ is None else type_.type.removesuffix("_type")), form
 
     def name_of(self, node: Node) -> tuple[str, str]:
@@ -112,6 +116,13 @@ class _Reader(Statements):
         given = node.child_by_field_name("name")
         name = "" if given is None else self.source.text(given).removeprefix("r#")
         return name, self.names.name(name).name if name else ""
+
+
+def _perhaps(before: _Before, made: Sequence[Statement]) -> Sequence[Statement]:
+    """Return what an item says, as what may be left out: of what is compiled for some systems only, a name may have several."""
+    if not made or not any(attribute.startswith("cfg(") for attribute in before.attributes):
+        return made
+    return [Branch((tuple(made),))]
 
 
 def _with_what_stands_before(source: Source, node: Node) -> list[tuple[Node, _Before]]:
@@ -236,7 +247,7 @@ def _implementation(self: _Reader, node: Node, before: _Before) -> None:
     self.parameters_of_types, self.self_type = self.generics(node), form
     body = node.child_by_field_name("body")
     if body is not None and owner:
-        _methods(self, body, _qualified(self, owner), owner, self.out)
+        _methods(self, body, _qualified(self, owner.rpartition("::")[2]), owner, self.out)
     self.parameters_of_types, self.self_type = outside
 
 

@@ -143,6 +143,7 @@ class Names:
         self.module = self.file
         self.imports: list[Statement] = []  # that paths of expressions stand for
         self._paths: dict[tuple[str, ...], Name] = {}
+        self._several: set[str] = set()  # names for several things, of which one is compiled
 
     def name(self, name: str) -> Name:
         """Return what a single name means."""
@@ -224,8 +225,10 @@ class Names:
             if found is not None:
                 if bound and found != Name(bound):
                     out.append(Assign((Name(bound),), found))
-                    if isinstance(found, Name) and not in_function:
-                        self.module.names[use.bound] = found.name
+                    if isinstance(found, Name) and not in_function and bound not in self._several:
+                        known = self.module.names.get(use.bound, bound)
+                        self.module.names[use.bound] = found.name if known in (bound, found.name) else bound
+                        self._several.update([bound] if known not in (bound, found.name) else [])
                 continue
             *place, name = self._from_here(path)
             if not place:

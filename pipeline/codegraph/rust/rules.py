@@ -21,6 +21,7 @@ class RustRules:
     languages = frozenset({"rust"})
     builtins: frozenset[str] = frozenset(_BUILTINS.split())
     receiver_by_name = False
+    built_apart = False
 
     def module(self, module: str, level: int, importer: str, files: Files) -> Found:
         """See `Rules`. The text is a path: of the crate, of this module (`self`), of the one around it, of another crate."""
@@ -103,11 +104,8 @@ def _crate(name: str, importer: str, files: Files) -> str | None:
     """Return the first file of a library of the corpus. Where several have the name, the nearest around the importer is
     meant, else none.
     """
-    found: list[str] = []
-    for manifest in files.named(_MANIFEST):
-        summary = files.summary(manifest)
-        if summary is not None and summary.package == name:
-            found.append(manifest.removesuffix(_MANIFEST))
+    manifests = [manifest for manifest in files.named(_MANIFEST) if files.package(manifest) == name]
+    found = [manifest.removesuffix(_MANIFEST) for manifest in manifests]
     around = sorted((folder for folder in found if importer.startswith(folder)), key=len)
     folder = around[-1] if around else found[0] if len(found) == 1 else None
     root = f"{folder}src/lib.rs"
