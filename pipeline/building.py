@@ -11,7 +11,8 @@ from pipeline.codegraph.linking import LinkStore
 from pipeline.deadline import Deadline
 from pipeline.generations.manifest import Draft
 from pipeline.generations.rows import DocumentRows
-from pipeline.ingest.communities import Graph, Partition
+from pipeline.ingest.communities import Graph, Ints, Labels, Partition
+from pipeline.ingest.summaries import Named
 from pipeline.plan import Known
 from pipeline.ports import Tx
 from schemas.documents import DocumentOutcome, Item, Source
@@ -48,8 +49,8 @@ class Stored(Protocol):
         ...
 
     @property
-    def summaries(self) -> dict[int, str]:
-        """The summaries by community id."""
+    def named(self) -> dict[int, Named]:
+        """What communities are called, by id."""
         ...
 
 
@@ -100,8 +101,8 @@ class Accounting(Protocol):
         """Return what the batches of a run kept, in no order."""
         ...
 
-    async def current(self, tx: Tx, corpus: CorpusId) -> int | None:
-        """Return the corpus's current generation."""
+    async def current(self, tx: Tx, corpus: CorpusId) -> Manifest | None:
+        """Return the manifest of the corpus's current generation."""
         ...
 
     async def touched(self, tx: Tx, corpus: CorpusId, number: int) -> bool:
@@ -116,8 +117,10 @@ class Accounting(Protocol):
         """Return how many chunks the generation in the making will have."""
         ...
 
-    async def expect_many(self, tx: Tx) -> None:
-        """Have the queries of this transaction planned for many rows that the planner knows nothing of yet."""
+    async def expect_many(self, tx: Tx, corpus: CorpusId, number: int) -> bool:
+        """If the number wrote many rows, which the planner knows nothing of yet, have the queries of this transaction planned
+        for that; return whether it did.
+        """
         ...
 
     async def analyze(self, tx: Tx) -> None:
@@ -142,8 +145,10 @@ class Building:
     derive: Callable[[Tx, CorpusId, int], Awaitable[Derived]]
     lone_changes: Callable[[Tx, CorpusId, int], Awaitable[Sequence[int] | None]]
     grouped_alike: Callable[[Tx, CorpusId, dict[str, Any]], Awaitable[bool | None]]
-    read_graph: Callable[[Tx, CorpusId, Sequence[int] | None], Awaitable[Graph]]
+    read_graph: Callable[[Tx, CorpusId, int, Sequence[int] | None], Awaitable[Graph]]
+    read_labels: Callable[[Tx, CorpusId, Ints], Awaitable[Labels]]
     stored_communities: Callable[[Tx, CorpusId, int, Sequence[int] | None], Awaitable[Stored]]
     write_communities: Callable[[Tx, CorpusId, int, Partition, Sequence[Community], Any], Awaitable[int]]
     promote: Callable[[Tx, CorpusId, int, Draft], Awaitable[Manifest]]
+    republish: Callable[[Tx, CorpusId, int, RunId, dict[str, int], dict[str, str]], Awaitable[Manifest]]
     promoted: Callable[[CorpusId, int], None]

@@ -21,11 +21,10 @@ from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest
 from pipeline.generations.gate import Extracted, check_ceiling, policy_of
 from pipeline.generations.manifest import Draft
-from pipeline.graphs.parts import Clusters
 from pipeline.ingest import communities
 from pipeline.ingest.batch import BatchPipeline, BatchResult, Recipe
-from pipeline.ingest.communities import Graph, Partition
-from pipeline.ingest.summaries import summarised
+from pipeline.ingest.communities import Graph, Partition, Path
+from pipeline.ingest.summaries import MEMBERS_SHOWN, Named, known, summarised
 from pipeline.plan import BATCH_BYTES, CODE_BATCH_BYTES, Plan, batches, plan
 from pipeline.ports import FencedTx, Tx
 from pipeline.projection import Projection
@@ -35,7 +34,7 @@ from schemas.documents import DocumentOutcome, Outcome
 from schemas.events import Documents, Planned, Progress, Promoted, Unchanged
 from schemas.graph import Community
 from schemas.ids import CorpusId
-from schemas.manifest import CodeGraph, OverrideRequest
+from schemas.manifest import CodeGraph, Manifest, OverrideRequest
 from schemas.payloads import BatchPayload, IndexPayload, batch_payload
 from schemas.runs import Lease, RunState
 from schemas.settings import CODE_KEYS, CorpusSettings
@@ -43,12 +42,11 @@ from schemas.settings import CODE_KEYS, CorpusSettings
 CALL = 30.0
 """Seconds that reading the plan's or the graph's inputs may take."""
 
-BULK = 256
-"""Documents from which a run's queries are planned for many rows, and the planner's statistics refreshed before its end: its
-guesses about rows that it has not seen yet cost minutes, and autovacuum comes a minute later."""
-
 NOTABLE = 100
 """Documents that one event names at most; the accounting has them all."""
+
+CLUSTERED = {"clustering": communities.FINGERPRINT}
+"""What a run notes in its result: by what its generation's communities were found."""
 
 
 class Step(IntEnum):
@@ -139,10 +137,12 @@ class Indexer:
         async with work.fenced() as tx:
             await building.accounting.remember_sources(tx, corpus, sources)
             await building.accounting.add_outcomes(tx, work.lease.run_id, settled)
+            current = await building.accounting.current(tx, corpus)
             idle = not todo.to_do and not todo.removed and not await self._regroups(tx, corpus, payload)
-            if idle and await building.accounting.current(tx, corpus) is not None:
+            if idle and current and current.revisions == dict(listing.revisions):
                 await building.accounting.set_result(tx, work.lease.run_id, {"unchanged": len(todo.unchanged)})
-                await self._unchanged(tx, work)
+                tx.event(await self._unchanged(tx, work, current))
+                tx.finish(RunState.COMPLETED)
             else:
                 await self._open(tx, work, payload, recipe, todo, len(settled), listing.revisions)
 
@@ -194,11 +194,29 @@ class Indexer:
         if units:
             tx.spawn(units, then)
 
-    async def _unchanged(self, tx: FencedTx, work: Work) -> None:
+    async def _unchanged(self, tx: FencedTx, work: Work, current: Manifest) -> Unchanged:
         counts = await self._building.accounting.outcome_counts(tx, work.lease.run_id)
-        current = await self._building.accounting.current(tx, work.lease.corpus_id)
-        tx.event(Unchanged(generation=current or 0, outcomes=counts))
-        tx.finish(RunState.COMPLETED)
+        return Unchanged(generation=current.generation, outcomes=counts)
+
+    async def _same(self, tx: FencedTx, work: Work, payload: IndexPayload) -> Promoted | Unchanged | None:
+        """Return how a run ends that changed no document: nothing is published but, where repositories moved to other
+        revisions, the current generation once more. None if documents changed, or communities have to be found anew.
+        """
+        corpus, number, accounting = work.lease.corpus_id, _number(work), self._building.accounting
+        current = await accounting.current(tx, corpus)
+        if current is None or await accounting.touched(tx, corpus, number):
+            return None
+        alike = await self._building.grouped_alike(tx, corpus, grouping(payload.settings))
+        result = await accounting.get_result(tx, work.lease.run_id)
+        revisions: dict[str, str] = result.get("revisions") or {}
+        if current.revisions == revisions and alike is not False:
+            await accounting.withdraw(tx, corpus, number)
+            return await self._unchanged(tx, work, current)
+        if not alike:
+            return None
+        await accounting.set_result(tx, work.lease.run_id, {**result, **CLUSTERED})
+        outcomes = await accounting.outcome_counts(tx, work.lease.run_id)
+        return _promoted(await self._building.republish(tx, corpus, number, work.lease.run_id, outcomes, revisions))
 
     async def _link(self, work: Work, payload: IndexPayload) -> None:
         """Bring the links between source files up to the generation; what is found is written in one transaction."""
@@ -213,34 +231,34 @@ class Indexer:
 
         found = await Linking(building.links, corpus, number, reading, report, self._linkers).difference()
         async with work.fenced() as tx:
-            if is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id)):
-                await building.accounting.expect_many(tx)
+            await building.accounting.expect_many(tx, corpus, number)
             await building.links.write(tx, corpus, number, weights_of(payload.settings), found)
             tx.event(Progress(stage="code links written", done=found.rows, total=0))
             tx.advance(Step.DERIVE)
 
     async def _derive(self, work: Work, payload: IndexPayload) -> None:
-        corpus, number = work.lease.corpus_id, _number(work)
-        building = self._building
         async with work.fenced() as tx:
-            if is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id)):
-                await building.accounting.expect_many(tx)
-            same = not await building.accounting.touched(tx, corpus, number)
-            if same and not await self._regroups(tx, corpus, payload):
-                await building.accounting.withdraw(tx, corpus, number)
-                await self._unchanged(tx, work)
-                return
-            policy = policy_of(payload.settings)
-            chunks = await building.accounting.live_chunks(tx, corpus)
-            check_ceiling(policy, chunks, payload.settings.graph_indexing.semantic_kg_max_chunks)
-            result = await building.accounting.get_result(tx, work.lease.run_id)
-            derived = await building.derive(tx, corpus, number)
-            rows = derived.entities + derived.relations
-            await building.accounting.set_result(
-                tx, work.lease.run_id, {**result, "edges": derived.edges, "derived": rows}
-            )
-            tx.event(Progress(stage="graph", done=rows, total=0))
-            tx.advance(Step.FOLLOW if self._projection.needed(payload.settings) else Step.CLUSTER)
+            end = await self._same(tx, work, payload)
+            if end is None:
+                await self._derived(tx, work, payload)
+            else:
+                tx.event(end)
+                tx.finish(RunState.COMPLETED)
+        if isinstance(end, Promoted):
+            self._building.promoted(work.lease.corpus_id, end.generation)
+
+    async def _derived(self, tx: FencedTx, work: Work, payload: IndexPayload) -> None:
+        corpus, number, building = work.lease.corpus_id, _number(work), self._building
+        await building.accounting.expect_many(tx, corpus, number)
+        policy = policy_of(payload.settings)
+        chunks = await building.accounting.live_chunks(tx, corpus)
+        check_ceiling(policy, chunks, payload.settings.graph_indexing.semantic_kg_max_chunks)
+        result = await building.accounting.get_result(tx, work.lease.run_id)
+        derived = await building.derive(tx, corpus, number)
+        rows = derived.entities + derived.relations
+        await building.accounting.set_result(tx, work.lease.run_id, {**result, "edges": derived.edges, "derived": rows})
+        tx.event(Progress(stage="graph", done=rows, total=0))
+        tx.advance(Step.FOLLOW if self._projection.needed(payload.settings) else Step.CLUSTER)
 
     async def _follow(self, work: Work, payload: IndexPayload) -> None:
         """Bring the stores outside of PostgreSQL up to the generation; what they hold of it is found again by the next try."""
@@ -265,47 +283,72 @@ class Indexer:
         corpus, number = work.lease.corpus_id, _number(work)
         building, elsewhere = self._building, _elsewhere(payload.settings)
         async with building.reading(_within(work)) as tx:
+            many = await building.accounting.expect_many(tx, corpus, number)
             result = await building.accounting.get_result(tx, work.lease.run_id)
-            alike = await building.grouped_alike(tx, corpus, grouping(payload.settings))
-            same = alike is True and not result["edges"]
+            alike = await building.grouped_alike(tx, corpus, grouping(payload.settings)) is True
+            same = alike and not result["edges"]
             among = await building.lone_changes(tx, corpus, number) if same and not elsewhere else None
             stored = await building.stored_communities(tx, corpus, number, among)
-            graph = await building.read_graph(tx, corpus, among)
-            bulk = is_bulk(await building.accounting.outcome_counts(tx, work.lease.run_id))
-        found: list[tuple[Partition, list[Community]]] = []
+            graph = await building.read_graph(tx, corpus, number, among)
+        found: list[Partition] = []
         async with anyio.create_task_group() as group:
-            if bulk:  # before anybody reads the generation; it costs no time beside the clustering
+            if many:  # before anybody reads the generation; it costs no time beside the clustering
                 group.start_soon(self._analyze, work)
-            found.append(await self._group(work, payload, graph, stored.paths if same else None))
-        [(partition, described)] = found
-        failed = 0
-        if summariser := self._batch.summariser(payload.settings):
-            described, failed = await summarised(
-                partition, graph, described, stored.summaries, summariser, work.deadline
-            )
-        paths = dict(zip(partition.entities.tolist(), partition.paths, strict=True))
-        held = await self._projection.place(work.lease, number, payload.settings, paths) if elsewhere else {}
+            found.append(await self._group(work, payload, graph, stored.paths if alike else {}, same))
+        [partition] = found
+        holds = alike and not elsewhere
+        described, failed = await self._describe(work, payload, graph, partition, stored.named, holds)
+        held: dict[str, int] = {}
+        if elsewhere:
+            paths = dict(zip(partition.entities.tolist(), partition.paths, strict=True))
+            held = await self._projection.place(work.lease, number, payload.settings, paths)
         async with work.fenced() as tx:
             rows = await building.write_communities(tx, corpus, number, partition, described, stored)
             figures = {"modularity": partition.modularity, "summaries_failed": failed, "graph_rows": held}
-            await building.accounting.set_result(tx, work.lease.run_id, {**result, **figures})
+            await building.accounting.set_result(tx, work.lease.run_id, {**result, **figures, **CLUSTERED})
             tx.event(Progress(stage="communities", done=rows, total=len(described)))
             tx.advance(Step.PROMOTE)
 
     async def _group(
-        self, work: Work, payload: IndexPayload, graph: Graph, paths: dict[int, tuple[int, ...]] | None
-    ) -> tuple[Partition, list[Community]]:
-        """Return the communities of a graph: by the `paths` of the generation before, given where no relation changed since
-        and it was grouped by the same settings, else clustered, in the graph's store or here.
+        self, work: Work, payload: IndexPayload, graph: Graph, paths: dict[int, Path], same: bool
+    ) -> Partition:
+        """Return the communities of a graph: by the `paths` of the generation before, given where it was grouped alike, if the
+        relations are the `same`, else clustered, in the graph's store or here.
         """
-        known, most = None, payload.settings.graph_indexing.max_cluster_size
-        if paths is not None:
-            limit = None if _elsewhere(payload.settings) else most
-            known = await anyio.to_thread.run_sync(communities.recall, graph.entities, paths, limit)
-        clusters = None
-        if known is None:
-            clusters = await self._projection.cluster(work.lease.corpus_id, _number(work), payload.settings)
-        return await anyio.to_thread.run_sync(_regroup, graph, known, clusters, most)
+        most, elsewhere = payload.settings.graph_indexing.max_cluster_size, _elsewhere(payload.settings)
+        if same:
+            limit = None if elsewhere else most
+            recalled = await anyio.to_thread.run_sync(communities.recall, graph.entities, paths, limit)
+            if recalled is not None:
+                return recalled
+        clusters = await self._projection.cluster(work.lease.corpus_id, _number(work), payload.settings)
+        if clusters is not None:
+            return await anyio.to_thread.run_sync(communities.partition, graph.entities, clusters)
+        return await anyio.to_thread.run_sync(communities.regroup, graph, paths, most)
+
+    async def _describe(
+        self,
+        work: Work,
+        payload: IndexPayload,
+        graph: Graph,
+        partition: Partition,
+        stored: Mapping[int, Named],
+        holds: bool,
+    ) -> tuple[list[Community], int]:
+        """Return the communities with their names and summaries, and how many a model failed to write; `holds`: what is stored
+        is true of all of which no member was touched.
+        """
+        summariser = self._batch.summariser(payload.settings)
+        before = known(stored, summariser) if holds else {}
+        anew = await anyio.to_thread.run_sync(communities.undescribed, partition, before, graph.touched)
+        shown = communities.LEADERS if summariser is None else MEMBERS_SHOWN
+        foremost = await anyio.to_thread.run_sync(communities.foremost, anew, graph, shown)
+        async with self._building.reading(_within(work)) as tx:
+            labels = await self._building.read_labels(tx, work.lease.corpus_id, foremost)
+        described = await anyio.to_thread.run_sync(communities.described, partition, graph, anew, labels, before)
+        if summariser is None:
+            return described, 0
+        return await summarised(graph, labels, described, stored, summariser, work.deadline)
 
     async def _promote(self, work: Work, payload: IndexPayload) -> None:
         corpus, number, lease = work.lease.corpus_id, _number(work), work.lease
@@ -314,17 +357,13 @@ class Indexer:
         async with work.fenced() as tx:
             accounting = self._building.accounting
             outcomes = await accounting.outcome_counts(tx, lease.run_id)
-            if is_bulk(outcomes):
-                await accounting.expect_many(tx)
+            await accounting.expect_many(tx, corpus, number)
             result = await accounting.get_result(tx, lease.run_id)
             parts = await accounting.batch_results(tx, lease.run_id)
             code = await self._building.code_figures(tx, corpus) if policy_of(payload.settings) == "code" else None
             draft = draft_of(work.lease, payload, recipe, result, parts, outcomes, graph, code)
             manifest = await self._building.promote(tx, corpus, number, draft)
-            counts = {name: check.rows for name, check in manifest.stores.items()}
-            tx.event(
-                Promoted(generation=number, counts={**counts, "communities": manifest.communities}, outcomes=outcomes)
-            )
+            tx.event(_promoted(manifest))
             tx.finish(RunState.COMPLETED)
         self._building.promoted(corpus, number)
 
@@ -337,31 +376,23 @@ class Indexer:
             await self._building.accounting.analyze(tx)
 
 
-def _regroup(
-    graph: Graph, known: Partition | None, clusters: Clusters | None, max_cluster_size: int
-) -> tuple[Partition, list[Community]]:
-    """Return the communities: known ones, those of the clusters that the graph's store found, or else clustered here. Up to
-    some seconds of work, for a thread.
-    """
-    if known is not None:
-        partition = known
-    elif clusters is not None:
-        partition = communities.partition(graph.entities, clusters)
-    else:
-        partition = communities.detect(graph.entities, graph.edges, max_cluster_size)
-    return partition, communities.described(partition, graph)
+def _promoted(manifest: Manifest) -> Promoted:
+    counts = {name: check.rows for name, check in manifest.stores.items()}
+    counts["communities"] = manifest.communities
+    return Promoted(generation=manifest.generation, counts=counts, outcomes=manifest.outcomes)
 
 
 def grouping(settings: CorpusSettings) -> dict[str, Any]:
-    """Return the settings that decide which communities a graph has, as they stand in the payload of a run.
+    """Return what decides which communities a graph has, as it stands in the payload and the result of a run.
 
-    Those of code graphs are left out where they say nothing: a run from before them did not have them.
+    The settings of code graphs are left out where they say nothing: a run from before them did not have them. Another store
+    groups as its library does, whatever we do here.
     """
     values = settings.model_dump(mode="json", include={"graph_indexing", "graph_storage"})
     if not settings.graph_indexing.build_code_graph:
         for name in CODE_KEYS:
             del values["graph_indexing"][name]
-    return values
+    return values if _elsewhere(settings) else {**values, **CLUSTERED}
 
 
 def _elsewhere(settings: CorpusSettings) -> bool:
@@ -401,6 +432,8 @@ def draft_of(
         analyzer=ANALYZER,
         outcomes=outcomes,
         extracted=Extracted(sums["selected"], sums["attempted"], sums["succeeded"], sums["failed"], sums["truncated"]),
+        contexts=sums["contexts"],
+        failed_contexts=sums["contexts_failed"],
         input_tokens=sums["input_tokens"],
         output_tokens=sums["output_tokens"],
         modularity=result.get("modularity"),
@@ -412,11 +445,6 @@ def draft_of(
         code=code,
         revisions=result.get("revisions") or {},
     )
-
-
-def is_bulk(outcomes: dict[str, int]) -> bool:
-    """Whether a run with these outcomes wrote so much that the planner's statistics are of no use."""
-    return outcomes.get(Outcome.INDEXED, 0) >= BULK
 
 
 def weights_of(settings: CorpusSettings) -> dict[str, float]:

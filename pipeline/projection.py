@@ -16,7 +16,8 @@ from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, InconsistentGeneration
 from pipeline.generations.rows import DocumentRows
 from pipeline.graphs.parts import Clusters, GraphPart, GraphRef, GraphTotals
-from pipeline.ports import DensePoint, DenseStore, GraphStore
+from pipeline.graphs.ports import GraphStore
+from pipeline.ports import DensePoint, DenseStore
 from schemas.ids import CorpusId, graph_id, graph_join_id
 from schemas.manifest import Manifest
 from schemas.runs import Lease

@@ -11,7 +11,7 @@ from enum import StrEnum
 import anyio
 import structlog
 
-from pipeline.deadline import Deadline
+from pipeline.deadline import FLOOR, Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError, FencedOut, RunCancelled, SapwoodError
 from pipeline.ports import FencedTx, UnitStore
 from pipeline.protocol import backoff, first_error, storable
@@ -145,9 +145,12 @@ class Runner:
             return await self._close(work, work.stopped, "")
         if isinstance(error, RunCancelled):
             return await self._close(work, Ending.CANCELLED, "")
-        if isinstance(error, DeadlineExceeded):
+        slow = isinstance(error, DeadlineExceeded)
+        if slow and work.deadline.remaining() < FLOOR:
             return await self._close(work, Ending.EXPIRED, "")
-        if getattr(error, "retryable", False) and work.lease.attempts < MAX_RETRIES:
+        if slow:
+            _log.warning("unit.slow_call", run=work.lease.run_id, places=_places(error))
+        if (slow or getattr(error, "retryable", False)) and work.lease.attempts < MAX_RETRIES:
             return await self._close(work, Ending.RETRIED, "")
         return await self._close(work, Ending.FAILED, _explain(error))
 
@@ -225,9 +228,15 @@ def _explain(error: BaseException | None) -> str:
     """Return `Code: message` for the row and the event. What is not ours may hold anything, so only the log has it."""
     if error is None:
         return "RunFailed: The handler left the unit unfinished."
+    if isinstance(error, DeadlineExceeded):  # not the run's own one
+        return "RunFailed: A call took longer than it may, in every try: the database, or a service that is asked, is too busy."
     if isinstance(error, SapwoodError):
         return storable(f"{type(error).__name__}: {error}")
-    # Places only, no source lines and no locals: those are read from disk, on the loop, and may hold secrets.
-    places = [f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__)]
-    _log.error("unit.failed", error=repr(error), places=places)
+    _log.error("unit.failed", error=repr(error), places=_places(error))
     return f"{type(error).__name__}: An unexpected error; the worker's log has the details."
+
+
+def _places(error: BaseException | None) -> list[str]:
+    """Return where it came through; no source lines and no locals: they are read from disk, on the loop, and may hold secrets."""
+    frames = traceback.walk_tb(error.__traceback__) if error else ()
+    return [f"{frame.f_code.co_filename}:{line}" for frame, line in frames]

@@ -70,8 +70,10 @@ class Manifest(Wire):
     `outcomes` is the accounting of the run that built it. `embedding`, `extraction` and `analyzer` are fingerprints;
     `provider` is what made the vectors, so that it can embed questions while the corpus moves to another.
     `void` are numbers up to this one that were begun and never published: whatever an external store holds for them does
-    not count. `code` is the account of a code graph, `revisions` are those of checked-out sources by location; both are left
-    out where there is nothing, which is what programs from before them expect.
+    not count. `selected_chunks` to `output_tokens` count what the run had models do: chunks that were to be read, that could
+    not be or not whole, contexts of chunks that were written, and that could not be. `code` is the account of a code graph,
+    `revisions` are those of checked-out sources by location; these and contexts are left out where there is nothing, which is
+    what programs from before them expect.
     """
 
     corpus: str
@@ -96,6 +98,8 @@ class Manifest(Wire):
     selected_chunks: int = 0
     failed_chunks: int = 0
     truncated_chunks: int = 0
+    contexts: int = Field(default=0, exclude_if=_nothing)
+    failed_contexts: int = Field(default=0, exclude_if=_nothing)
     input_tokens: int = 0
     output_tokens: int = 0
     override: SparseOverride | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import anyio.to_thread
 import orjson
 
-from pipeline.adapters.postgres_communities import read_graph, stored_communities, write_communities
+from pipeline.adapters.postgres_communities import read_graph, read_labels, stored_communities, write_communities
 from pipeline.adapters.postgres_derive import Derived, derive
 from pipeline.adapters.postgres_export import export
 from pipeline.adapters.postgres_gc import PostgresCollector
@@ -18,7 +18,8 @@ from pipeline.deadline import Deadline
 from pipeline.generations.gate import Extracted
 from pipeline.generations.manifest import Draft
 from pipeline.generations.rows import DocumentRows
-from pipeline.ingest.communities import described, detect, recall
+from pipeline.ingest.communities import LEADERS, described, foremost, recall, regroup, undescribed
+from pipeline.ingest.summaries import known
 from pipeline.testing.rows import DIMENSION, FINGERPRINT
 from schemas.ids import CorpusId, RunId
 from schemas.manifest import Manifest, StoreCheck
@@ -61,11 +62,15 @@ class Builder:
             derived = await derive(tx, self.corpus, number)
         if derived.graph_changed:
             async with self.pool.connection(Deadline.after(10)) as tx:
-                graph = await read_graph(tx, self.corpus)
+                graph = await read_graph(tx, self.corpus, number)
                 stored = await stored_communities(tx, self.corpus, number)
             found = None if derived.edges else recall(graph.entities, stored.paths, self.cap)
-            partition = found or await anyio.to_thread.run_sync(detect, graph.entities, graph.edges, self.cap)
-            communities = described(partition, graph)
+            partition = found or await anyio.to_thread.run_sync(regroup, graph, stored.paths, self.cap)
+            before = known(stored.named, None)
+            anew = undescribed(partition, before, graph.touched)
+            async with self.pool.connection(Deadline.after(10)) as tx:
+                labels = await read_labels(tx, self.corpus, foremost(anew, graph, LEADERS))
+            communities = described(partition, graph, anew, labels, before)
             async with self.pool.transaction(Deadline.after(10)) as tx:
                 await write_communities(tx, self.corpus, number, partition, communities, stored)
         return derived

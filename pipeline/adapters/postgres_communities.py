@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio.to_thread
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.ingest.communities import Graph, Partition
+from pipeline.ingest.communities import Graph, Ints, Labels, Partition, Path, graph_of
+from pipeline.ingest.summaries import Named
 from pipeline.ports import Tx
 from pipeline.queries import load
 from schemas.graph import Community
@@ -28,13 +28,13 @@ Row = tuple[int | None, int, str, str]
 class StoredCommunities:
     """The communities before this number was begun: paths by entity, rows by (id, level)."""
 
-    paths: dict[int, tuple[int, ...]]
+    paths: dict[int, Path]
     communities: dict[tuple[int, int], Row]
 
     @property
-    def summaries(self) -> dict[int, str]:
-        """The summaries by community id."""
-        return {community: row[3] for (community, _), row in self.communities.items()}
+    def named(self) -> dict[int, Named]:
+        """What communities are called, by id."""
+        return {community: row[1:] for (community, _), row in self.communities.items()}
 
 
 async def grouped_alike(tx: Tx, corpus: CorpusId, settings: dict[str, Any]) -> bool | None:
@@ -51,25 +51,31 @@ async def lone_changes(tx: Tx, corpus: CorpusId, number: int) -> list[int] | Non
     return None if any(row["related"] for row in changed) else [row["entity_no"] for row in changed]
 
 
-async def read_graph(tx: Tx, corpus: CorpusId, among: Sequence[int] | None = None) -> Graph:
+async def read_graph(tx: Tx, corpus: CorpusId, number: int, among: Sequence[int] | None = None) -> Graph:
     """Return the graph of the generation in the making, once it is derived; or a few entities without relations."""
+    touched = await tx.fetchval(_SQL["graph_touched"], corpus, number)
     if among is None:
-        entities = await tx.fetch(_SQL["graph_entities"], corpus)
-        packed = await tx.fetchval(_SQL["graph_edges"], corpus)
+        entities = _unpacked(await tx.fetchval(_SQL["graph_entities"], corpus))
+        edges = await tx.fetchval(_SQL["graph_edges"], corpus)
     else:
-        entities, packed = await tx.fetch(_SQL["graph_among"], corpus, among), b""
-    edges = np.frombuffer(packed, dtype=">i8").reshape(-1, 3)
-    return await anyio.to_thread.run_sync(_graph, entities, edges)
+        entities, edges = (await read_labels(tx, corpus, np.array(among, dtype=np.int64))).entities, b""
+    pairs = _unpacked(edges).reshape(-1, 3)
+    return await anyio.to_thread.run_sync(graph_of, entities, pairs, _unpacked(touched))
 
 
-def _graph(entities: Sequence[Any], edges: NDArray[np.int64]) -> Graph:
-    return Graph(
-        np.array([row["entity_no"] for row in entities], dtype=np.int64),
-        [row["entity_id"] for row in entities],
-        [row["name"] for row in entities],
-        [row["description"] for row in entities],
-        edges.astype(np.int64),
+async def read_labels(tx: Tx, corpus: CorpusId, entities: Ints) -> Labels:
+    """Return what those of these entities are called that the generation in the making sees."""
+    rows = await tx.fetch(_SQL["labels"], corpus, entities.tolist())
+    return Labels(
+        np.array([row["entity_no"] for row in rows], dtype=np.int64),
+        [row["entity_id"] for row in rows],
+        [row["name"] for row in rows],
+        [row["description"] for row in rows],
     )
+
+
+def _unpacked(numbers: bytes) -> Ints:
+    return np.frombuffer(numbers, dtype=">i8").astype(np.int64)
 
 
 async def stored_communities(
@@ -88,7 +94,12 @@ async def stored_communities(
 
 def _stored(paths: Sequence[Any], communities: Sequence[Any]) -> StoredCommunities:
     return StoredCommunities(
-        {entity: tuple(path) for entity, path in paths},
+        {
+            entity: path
+            for row in paths
+            for path in [tuple(row["path"])]
+            for entity in _unpacked(row["entities"]).tolist()
+        },
         {(community, level): (parent, size, name, text) for community, level, parent, size, name, text in communities},
     )
 
@@ -120,13 +131,13 @@ class _Difference:
 
     left: list[int]
     dead: list[tuple[int, int]]
-    joined: list[tuple[int, tuple[int, ...]]]
+    joined: list[tuple[int, Path]]
     new: list[tuple[tuple[int, int], Row]]
 
 
 def _difference(partition: Partition, communities: Sequence[Community], stored: StoredCommunities) -> _Difference:
     """Compare; for a thread, since there are as many rows as entities."""
-    paths: dict[int, tuple[int, ...]] = dict(zip(partition.entities.tolist(), partition.paths, strict=True))
+    paths: dict[int, Path] = dict(zip(partition.entities.tolist(), partition.paths, strict=True))
     rows: dict[tuple[int, int], Row] = {
         (c.community_id, c.level): (c.parent, len(c.members), c.name, c.summary) for c in communities
     }

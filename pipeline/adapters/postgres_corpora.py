@@ -16,10 +16,16 @@ from pipeline.queries import load
 from schemas.corpora import Corpus, CorpusSummary
 from schemas.documents import DocumentOutcome, Item, Outcome, Source, SourceKind
 from schemas.ids import CorpusId, RunId, show
+from schemas.manifest import Manifest
 from schemas.settings import CorpusSettings
 
 _SQL = load("corpora")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+MANY = 500
+"""Chunks of one generation from which on the planner is helped: with ten mentions each, looking them all up in each other takes
+seconds.
+"""
 
 
 class Transactions(Protocol):
@@ -102,6 +108,11 @@ class PostgresCorpora:
             rows = await tx.fetch(_SQL["communities"], corpus, generation, limit)
         return [{**row, "community_id": show(row["community_id"])} for row in rows]
 
+    async def repositories(self, deadline: Deadline) -> dict[str, bool]:
+        """Return the locations of all repositories that are sources, each with whether a run that has not ended may read it."""
+        async with self._pool.transaction(deadline) as tx:
+            return {row["location"]: row["busy"] for row in await tx.fetch(_SQL["repositories"])}
+
     async def accounting(
         self, run: RunId, limit: int, deadline: Deadline
     ) -> tuple[dict[str, int], list[DocumentOutcome]]:
@@ -166,10 +177,10 @@ class PostgresAccounting:
         """Return what the run kept so far."""
         return await tx.fetchval(_SQL["run_result"], run) or {}
 
-    async def current(self, tx: Tx, corpus: CorpusId) -> int | None:
-        """Return the corpus's current generation."""
-        found: int | None = await tx.fetchval(_SQL["current_generation"], corpus)
-        return found
+    async def current(self, tx: Tx, corpus: CorpusId) -> Manifest | None:
+        """Return the manifest of the corpus's current generation."""
+        found = await tx.fetchval(_SQL["current_manifest"], corpus)
+        return Manifest.model_validate(found) if found else None
 
     async def touched(self, tx: Tx, corpus: CorpusId, number: int) -> bool:
         """Whether anything was born or died at this number, or nothing is published yet."""
@@ -185,9 +196,11 @@ class PostgresAccounting:
         found: int = await tx.fetchval(_SQL["live_chunks"], corpus)
         return found
 
-    async def expect_many(self, tx: Tx) -> None:
-        """Have the queries of this transaction planned for many rows that the planner knows nothing of yet."""
-        await tx.execute(_SQL["expect_many"])
+    async def expect_many(self, tx: Tx, corpus: CorpusId, number: int) -> bool:
+        """If the number wrote many rows, which the planner knows nothing of yet, have the queries of this transaction planned
+        for that; return whether it did.
+        """
+        return await tx.fetchval(_SQL["expect_many"], corpus, number, MANY) is not None
 
     async def analyze(self, tx: Tx) -> None:
         """Refresh the planner's statistics; a table that another process analyzes is left to it."""

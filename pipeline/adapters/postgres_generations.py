@@ -9,13 +9,14 @@ from typing import Any, Protocol
 from pipeline.deadline import Deadline
 from pipeline.errors import Conflict, NotFound, PromotionConflict, PromotionRefused
 from pipeline.generations.gate import Facts, Violations, sparse_override
-from pipeline.generations.manifest import Draft, Figures, check, collection_name, manifest, outside_name
+from pipeline.generations.manifest import Draft, Figures, check, collection_name, manifest, outside_name, republished
 from pipeline.ports import Tx
 from pipeline.queries import load
 from schemas.ids import CorpusId, RunId
 from schemas.manifest import Manifest, StoreCheck
 
 _SQL = load("generations")
+_VOID = load("projection")["void"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,29 @@ async def promote(tx: Tx, corpus: CorpusId, number: int, draft: Draft) -> Manife
     figures = await _figures(tx, corpus, stores)
     override = sparse_override(facts, draft.override, draft.sparse, draft.paid, figures.at)
     made = manifest(name, number, draft, figures, override, base)
+    await _publish(tx, corpus, current, made)
+    return made
+
+
+async def republish(
+    tx: Tx, corpus: CorpusId, number: int, run: RunId, outcomes: dict[str, int], revisions: dict[str, str]
+) -> Manifest:
+    """Publish the current generation again under a number at which nothing was born or died, as read at other revisions.
+
+    Its graph stays the one that it has, in whatever store that lies; what it took to build it was paid before.
+
+    Raises:
+        NotFound: there is no current generation.
+        PromotionConflict: the number is not open any more, or the corpus moved.
+    """
+    _, current, base = await _lock(tx, corpus)
+    if base is None:
+        raise NotFound("This corpus has no generation yet.")
+    await _require_open(tx, corpus, number)
+    outside = base.dense_store != "pgvector"
+    void: tuple[int, ...] = tuple(row["number"] for row in await tx.fetch(_VOID, corpus, number)) if outside else ()
+    at = (await tx.fetchval(_SQL["database_time"])).isoformat()
+    made = republished(base, number, run, outcomes, revisions, void, at)
     await _publish(tx, corpus, current, made)
     return made
 

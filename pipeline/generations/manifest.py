@@ -10,6 +10,11 @@ from schemas.ids import CorpusId, RunId
 from schemas.manifest import CodeGraph, Manifest, OverrideRequest, SparseOverride, StoreCheck
 from schemas.settings import EmbeddingSettings
 
+_SPENT = (
+    "selected_chunks", "failed_chunks", "truncated_chunks", "contexts", "failed_contexts", "input_tokens", "output_tokens",
+)  # fmt: skip
+"""What a manifest counts of the run that made it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -36,6 +41,8 @@ class Draft:
     void: tuple[int, ...] = ()
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     extracted: Extracted = field(default_factory=Extracted)
+    contexts: int = 0
+    failed_contexts: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     modularity: float | None = None
@@ -86,6 +93,8 @@ def manifest(
         selected_chunks=draft.extracted.selected,
         failed_chunks=draft.extracted.failed,
         truncated_chunks=draft.extracted.truncated,
+        contexts=draft.contexts,
+        failed_contexts=draft.failed_contexts,
         input_tokens=draft.input_tokens,
         output_tokens=draft.output_tokens,
         override=override,
@@ -93,6 +102,30 @@ def manifest(
         revisions=draft.revisions,
         promoted_at=figures.at,
     )
+
+
+def republished(
+    base: Manifest,
+    number: int,
+    run: RunId,
+    outcomes: dict[str, int],
+    revisions: dict[str, str],
+    void: tuple[int, ...],
+    at: str,
+) -> Manifest:
+    """Return the record of a generation that holds what `base` does, as its repositories have it at other revisions.
+
+    Nothing was extracted for it, so it counts no chunks and no tokens.
+    """
+    changes: dict[str, object] = {
+        "generation": number,
+        "run_id": run,
+        "outcomes": outcomes,
+        "revisions": revisions,
+        "void": void,
+        "promoted_at": at,
+    }
+    return base.model_copy(update={**changes, **dict.fromkeys(_SPENT, 0)})
 
 
 def collection_name(corpus: CorpusId, fingerprint: str) -> str:

@@ -11,7 +11,8 @@ import structlog
 
 from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError
-from pipeline.ports import DenseStore, GraphStore
+from pipeline.graphs.ports import GraphStore
+from pipeline.ports import DenseStore
 from schemas.ids import CorpusId
 
 AGAIN_SECONDS = 600.0

@@ -9,7 +9,7 @@ import orjson
 
 from pipeline.deadline import Deadline
 from pipeline.graphs.parts import GraphRef
-from pipeline.ports import GraphReader
+from pipeline.graphs.ports import GraphReader
 from schemas.graph import Scalar
 from schemas.ids import show
 

@@ -1,69 +1,73 @@
 """Hierarchical Leiden over the entities of a generation: a pure function of the graph, whatever the order of its rows.
 
-Leiden (Traag, Waltman and van Eck 2019, doi:10.1038/s41598-019-41695-z) with modularity, seed 19. A cluster above the
-size limit is clustered again on its own edges, level by level, until it is small enough or does not fall apart any
-more. This does what `graspologic_native.hierarchical_leiden` does, but on arrays: 3 s of processor time instead of 5 s
-for 100,000 entities and 500,000 relations. The library lets go of the interpreter lock, so a thread is enough to keep
-the event loop free.
+A cluster above the size limit is clustered again on its own edges, level by level, until it is small enough or does not fall
+apart any more (see `leiden`). What becomes of a cluster follows from its own members and edges alone, so that one in which
+nothing changed since the generation before is not clustered again: an edit costs the coarsest level and what it touches.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import graspologic_native
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pipeline.graphs.parts import Clusters
+from pipeline.ingest.leiden import clustered, modularity
 from schemas.graph import Community
 from schemas.ids import CommunityId, EntityNo, number_of
 
 Ints = NDArray[np.int64]
 
-SEED = 19
+FINGERPRINT = "leiden-2"
+"""Changes with what communities a graph has: where a generation was grouped by another, its communities are found anew."""
+
 LEADERS = 5
 """How many members a summary names."""
 
-SWEEPS = 1000
-"""Bound on Leiden's local moves, in passes over all nodes: above what any graph needs, so that it ends on each."""
+Path = tuple[int, ...]
+"""The communities of an entity from coarsest to finest."""
 
-
-class _Library(Protocol):
-    """What is used of graspologic_native, which has no types."""
-
-    def leiden_csr(
-        self,
-        indptr: Ints,
-        indices: NDArray[np.int32],
-        data: NDArray[np.float64],
-        n_nodes: int,
-        *,
-        seed: int,
-        max_local_moving_iterations: int,
-    ) -> tuple[float, dict[int, int]]:
-        """Return the quality and the cluster of each node of a symmetric CSR matrix."""
-        ...
+Split = Callable[[Sequence[Community], Sequence[Ints]], Sequence[Sequence[Ints]]]
+"""Into what communities, given with the positions of their members, fall apart: nothing or one part, where they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The visible graph: distinct `entities` in ascending order, with what belongs to each of them.
+    """The visible graph: distinct `entities` in ascending order, and the symmetric matrix of `weights` between their positions.
 
-    `edges` is (n, 3): source, target, evidence; in any order, an edge may be repeated, in both directions and under
-    several types.
+    `touched` are entities that came, went or have another name since the generation before, or one of whose relations did.
     """
+
+    entities: Ints
+    weights: Any
+    touched: Ints
+
+    @property
+    def degrees(self) -> Ints:
+        """With how many others each entity has relations."""
+        degrees: Ints = np.diff(self.weights.indptr)
+        return degrees
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What entities are called: distinct `entities` in ascending order, with what belongs to each of them."""
 
     entities: Ints
     ids: Sequence[str]
     names: Sequence[str]
     descriptions: Sequence[str]
-    edges: Ints
+
+    @property
+    def shown(self) -> list[str]:
+        """The names; an entity without one shows as its id."""
+        return [name or public for name, public in zip(self.names, self.ids, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Partition:
     """
 
     entities: Ints
-    paths: Sequence[tuple[int, ...]]
+    paths: Sequence[Path]
     communities: Sequence[Community]
     modularity: float | None
 
@@ -85,21 +89,80 @@ class Partition:
         return max((len(path) for path in self.paths), default=0)
 
 
-def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
-    """Return the communities; an entity without edges is one of its own. Edges to unknown entities are left out.
-
-    Edges are undirected and weigh the sum of their evidence. A community's id follows from its members alone, so an
-    unchanged one keeps it.
+def graph_of(entities: Ints, edges: Ints, touched: Ints | None = None) -> Graph:
+    """Return the graph of entities and `edges`, (n, 3): source, target, evidence; in any order, an edge may be repeated, in both
+    directions and under several types. Edges to unknown entities are left out.
     """
     nodes = np.unique(entities)
-    matrix = _adjacency(nodes, edges)
-    related = np.diff(matrix.indptr) > 0
-    modularity, coarsest = _leiden(matrix, np.flatnonzero(related))
+    none = np.empty(0, dtype=np.int64)
+    return Graph(nodes, _adjacency(nodes, edges), none if touched is None else np.unique(touched))
 
-    def split(part: Ints) -> list[Ints]:
-        return _leiden(matrix, part)[1] if len(part) > max_cluster_size else []
 
-    return _nested(nodes, related, coarsest, split, modularity)
+def detect(entities: Ints, edges: Ints, max_cluster_size: int) -> Partition:
+    """Return the communities of a graph of which nothing is known."""
+    return regroup(graph_of(entities, edges), {}, max_cluster_size)
+
+
+def regroup(graph: Graph, before: Mapping[int, Path], max_cluster_size: int) -> Partition:
+    """Return the communities; an entity without edges is one of its own.
+
+    Edges are undirected and weigh the sum of their evidence. A community's id follows from its members alone, so an
+    unchanged one keeps it. `before` are the paths in the generation before, if that was grouped alike; the result is the
+    same without them.
+    """
+    kept = _kept(before, graph.touched)
+    related = graph.degrees > 0
+    inside = np.flatnonzero(related)
+    coarsest, quality = _whole(graph, inside) if len(inside) else ([], 0.0)
+
+    def split(communities: Sequence[Community], parts: Sequence[Ints]) -> Sequence[Sequence[Ints]]:
+        found: list[Sequence[Ints]] = [()] * len(parts)
+        large = [at for at, part in enumerate(parts) if len(part) > max_cluster_size]
+        for at in large:
+            parts_before = kept.get(communities[at].community_id, ())
+            found[at] = [np.searchsorted(graph.entities, np.sort(np.array(one))) for one in parts_before]
+        anew = [at for at in large if communities[at].community_id not in kept]
+        for at, pieces in zip(anew, _pieces(graph, [parts[at] for at in anew]), strict=True):
+            found[at] = pieces
+        return found
+
+    return _nested(graph.entities, related, coarsest, split, quality)
+
+
+def _kept(before: Mapping[int, Path], touched: Ints) -> dict[int, list[list[int]]]:
+    """Return by id into what members the communities fell apart that no touched entity was in."""
+    dirty = {community for entity in cast("list[int]", touched.tolist()) for community in before.get(entity, ())}
+    groups: dict[Path, list[int]] = {}
+    for entity, path in before.items():
+        groups.setdefault(path, []).append(entity)
+    parts: dict[int, dict[int, list[int]]] = {}
+    for path, entities in groups.items():
+        for outer, inner in pairwise(path):
+            parts.setdefault(outer, {}).setdefault(inner, []).extend(entities)
+        parts.setdefault(path[-1], {})
+    return {outer: list(inner.values()) for outer, inner in parts.items() if outer not in dirty}
+
+
+def _whole(graph: Graph, inside: Ints) -> tuple[list[Ints], float]:
+    """Return the coarsest clusters of the nodes with edges, and their modularity."""
+    weights: Any = graph.weights if len(inside) == len(graph.entities) else graph.weights[inside][:, inside]
+    label = clustered(weights, np.zeros(len(inside), dtype=np.int64), graph.entities[inside])
+    return _grouped(inside, label), modularity(weights, label)
+
+
+def _pieces(graph: Graph, parts: Sequence[Ints]) -> list[list[Ints]]:
+    """Cluster each part on its own edges, all at once."""
+    if not parts:
+        return []
+    inside, part = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(one) for one in parts])
+    between: Any = graph.weights[inside][:, inside].tocoo()
+    same = part[between.row] == part[between.col]
+    weights: Any = csr_array((between.data[same], (between.row[same], between.col[same])), shape=between.shape)
+    label = clustered(weights, part, graph.entities[inside])
+    found: list[list[Ints]] = [[] for _ in parts]
+    for positions in _grouped(np.arange(len(inside)), label):
+        found[part[positions[0]]].append(inside[positions])
+    return found
 
 
 def partition(entities: Ints, clusters: Clusters) -> Partition:
@@ -116,9 +179,12 @@ def partition(entities: Ints, clusters: Clusters) -> Partition:
     )
     related = np.fromiter(map(bool, found), dtype=np.bool_, count=len(found))
 
-    def split(part: Ints) -> list[Ints]:
+    def apart(part: Ints) -> list[Ints]:
         differ = (labels[part] != labels[part[0]]).any(axis=0)
         return _grouped(part, labels[part, differ.argmax()]) if differ.any() else []
+
+    def split(_: Sequence[Community], parts: Sequence[Ints]) -> Sequence[Sequence[Ints]]:
+        return [apart(part) for part in parts]
 
     inside = np.flatnonzero(related)
     coarsest = _grouped(inside, labels[inside, 0]) if len(inside) else []
@@ -126,28 +192,29 @@ def partition(entities: Ints, clusters: Clusters) -> Partition:
 
 
 def _nested(
-    nodes: Ints,
-    related: NDArray[np.bool_],
-    coarsest: Sequence[Ints],
-    split: Callable[[Ints], list[Ints]],
-    modularity: float,
+    nodes: Ints, related: NDArray[np.bool_], coarsest: Sequence[Ints], split: Split, quality: float
 ) -> Partition:
     """Split the coarsest clusters (positions of nodes) until nothing falls apart any more; the unrelated stay alone."""
     communities = [_lone(number) for number in nodes[~related].tolist()]
-    paths: list[list[int]] = [[] for _ in range(len(nodes))]
+    paths: list[Path] = [()] * len(nodes)
     for node, community in zip(np.flatnonzero(~related).tolist(), communities, strict=True):
-        paths[node].append(community.community_id)
-    todo = deque((part, cast("CommunityId | None", None), 0) for part in coarsest)
+        paths[node] = (community.community_id,)
+    todo: list[tuple[Ints, Path]] = [(part, ()) for part in coarsest]
     while todo:
-        part, parent, level = todo.popleft()
-        community = _community(nodes[part], parent, level)
-        communities.append(community)
-        for node in cast("list[int]", part.tolist()):
-            paths[node].append(community.community_id)
-        parts = split(part)
-        todo.extend((smaller, community.community_id, level + 1) for smaller in parts if len(parts) > 1)
+        made = [_community(nodes[part], around) for part, around in todo]
+        communities += made
+        pieces = split(made, [part for part, _ in todo])
+        following: list[tuple[Ints, Path]] = []
+        for community, (part, around), inner in zip(made, todo, pieces, strict=True):
+            path = (*around, community.community_id)
+            if len(inner) > 1:
+                following += [(one, path) for one in inner]
+            else:
+                for node in cast("list[int]", part.tolist()):
+                    paths[node] = path
+        todo = following
     communities.sort(key=attrgetter("level", "community_id"))
-    return Partition(nodes, [tuple(path) for path in paths], communities, modularity)
+    return Partition(nodes, paths, communities, quality)
 
 
 def _adjacency(nodes: Ints, edges: Ints) -> Any:
@@ -163,23 +230,6 @@ def _adjacency(nodes: Ints, edges: Ints) -> Any:
     return matrix
 
 
-def _leiden(matrix: Any, part: Ints) -> tuple[float, list[Ints]]:
-    """Cluster the induced subgraph; return its modularity and the clusters as ascending positions."""
-    if not len(part):
-        return 0.0, []
-    own = matrix[part][:, part]
-    quality, labels = cast("_Library", graspologic_native).leiden_csr(
-        own.indptr.astype(np.int64),
-        own.indices.astype(np.int32),
-        own.data,
-        len(part),
-        seed=SEED,
-        max_local_moving_iterations=SWEEPS,
-    )
-    label = np.fromiter((labels[node] for node in range(len(part))), dtype=np.int64, count=len(part))
-    return quality, _grouped(part, label)
-
-
 def _grouped(part: Ints, labels: Ints) -> list[Ints]:
     """Return the members of each label, in the order of labels; not for an empty part."""
     order = np.argsort(labels, kind="stable")
@@ -187,8 +237,9 @@ def _grouped(part: Ints, labels: Ints) -> list[Ints]:
     return [part[positions] for positions in np.split(order, bounds)]
 
 
-def _community(members: Ints, parent: CommunityId | None, level: int) -> Community:
-    return Community(_id(members), level, parent, cast("tuple[EntityNo, ...]", tuple(members.tolist())))
+def _community(members: Ints, around: Path) -> Community:
+    parent = CommunityId(around[-1]) if around else None
+    return Community(_id(members), len(around), parent, cast("tuple[EntityNo, ...]", tuple(members.tolist())))
 
 
 def recall(entities: Ints, stored: Mapping[int, tuple[int, ...]], max_cluster_size: int | None) -> Partition | None:
@@ -232,41 +283,67 @@ def _id(members: Ints) -> CommunityId:
     return CommunityId(number_of("community", members.astype(">i8").tobytes().hex()))
 
 
-def described(partition: Partition, graph: Graph) -> list[Community]:
-    """Return the communities with names and offline summaries.
+def undescribed(partition: Partition, known: Collection[int], touched: Ints) -> list[Community]:
+    """Return the communities that are not known by id, or have a touched member: others are called what they were."""
+    places = np.searchsorted(partition.entities, touched)
+    alive = places[partition.entities.take(places, mode="clip") == touched] if len(partition.entities) else places[:0]
+    dirty = {community for place in cast("list[int]", alive.tolist()) for community in partition.paths[place]}
+    return [one for one in partition.communities if one.community_id in dirty or one.community_id not in known]
 
-    A community is named by its best-connected member (degree descending, name, id); an entity without a name shows as
-    its id. The summary counts the members and names the first five.
+
+def foremost(communities: Sequence[Community], graph: Graph, limit: int) -> Ints:
+    """Return the entities that may be among the first `limit` of a community, by degree alone; each once, ascending."""
+    found: set[int] = set()
+    degrees = graph.degrees
+    for one in communities:
+        if len(one.members) <= limit:
+            found.update(one.members)
+            continue
+        members = np.array(one.members, dtype=np.int64)
+        own = degrees[np.searchsorted(graph.entities, members)]
+        found.update(members[own >= np.partition(own, -limit)[-limit]].tolist())
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def described(
+    partition: Partition, graph: Graph, anew: Sequence[Community], labels: Labels, known: Mapping[int, tuple[str, str]]
+) -> list[Community]:
+    """Return the communities with names and offline summaries: those `anew`, whose foremost members the `labels` are of, and
+    others as they are known.
+
+    A community is named by its best-connected member (degree descending, name, id). The summary counts the members and
+    names the first five.
     """
-    shown = [name or public for name, public in zip(graph.names, graph.ids, strict=True)]
-    leaders = leading(partition, graph, shown, LEADERS)
+    leaders = leading(anew, graph, labels, labels.shown, LEADERS)
+    fresh = {
+        c.community_id: (names[0], offline_summary(len(c.members), names))
+        for c, names in zip(anew, leaders, strict=True)
+    }
     return [
-        Community(c.community_id, c.level, c.parent, c.members, names[0], offline_summary(len(c.members), names))
+        Community(c.community_id, c.level, c.parent, c.members, *(fresh.get(c.community_id) or known[c.community_id]))
         for c in partition.communities
-        for names in [leaders[c.community_id]]
     ]
 
 
-def leading(partition: Partition, graph: Graph, lines: Sequence[str], limit: int) -> dict[int, list[str]]:
-    """Return the lines of each community's first members, best-connected first; `lines` belong to `graph.entities`."""
-    degrees = np.diff(_adjacency(graph.entities, graph.edges).indptr)
-    found = {partition.paths[lone][0]: [lines[lone]] for lone in np.flatnonzero(degrees == 0).tolist()}
-    for position in _ranked(graph, degrees):
-        for community in partition.paths[position]:
-            members = found.setdefault(community, [])
-            if len(members) < limit:
-                members.append(lines[position])
+def leading(
+    communities: Sequence[Community], graph: Graph, labels: Labels, lines: Sequence[str], limit: int
+) -> list[list[str]]:
+    """Return the lines of each community's first members, best-connected first; `lines` belong to `labels`, which need to be of
+    the `foremost` alone.
+    """
+    degrees = graph.degrees[np.searchsorted(graph.entities, labels.entities)].tolist()
+    keys = list(zip([-degree for degree in degrees], labels.shown, labels.ids, strict=True))
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[order] = np.arange(len(keys))
+    found: list[list[str]] = []
+    for one in communities:
+        members = np.array(one.members, dtype=np.int64)
+        places = np.searchsorted(labels.entities, members)
+        labelled = places[labels.entities.take(places, mode="clip") == members]
+        first = cast("list[int]", order[np.sort(rank[labelled])[:limit]].tolist())
+        found.append([lines[at] for at in first])
     return found
-
-
-def _ranked(graph: Graph, degrees: Ints) -> list[int]:
-    """Return the positions of the entities with edges by degree descending, name as shown, id."""
-    keys = {
-        at: (-degree, graph.names[at] or graph.ids[at], graph.ids[at])
-        for at, degree in enumerate(cast("list[int]", degrees.tolist()))
-        if degree
-    }
-    return sorted(keys, key=keys.__getitem__)
 
 
 def offline_summary(size: int, leaders: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError
-from pipeline.ingest.communities import Graph, Partition, leading
+from pipeline.ingest.communities import Graph, Labels, leading
 from schemas.graph import Community
 
 MEMBERS_SHOWN = 30
@@ -31,22 +31,39 @@ class Summariser(Protocol):
         ...
 
 
+Named = tuple[int, str, str]
+"""Size, name and summary of a community."""
+
+
+def known(stored: Mapping[int, Named], summariser: Summariser | None) -> dict[int, tuple[str, str]]:
+    """Return by id the names and summaries that hold as long as nothing about the members changes; where a model summarises,
+    only of communities that need no summary of it or have one.
+    """
+    return {
+        number: (name, summary)
+        for number, (size, name, summary) in stored.items()
+        if summariser is None or size == 1 or _paid(size, summary)
+    }
+
+
 async def summarised(
-    partition: Partition,
     graph: Graph,
+    labels: Labels,
     communities: Sequence[Community],
-    stored: Mapping[int, str],
+    stored: Mapping[int, Named],
     summariser: Summariser,
     deadline: Deadline,
 ) -> tuple[list[Community], int]:
     """Replace offline summaries by the model's, and return how many failed; those keep their offline summary.
 
-    `stored` are the summaries of the previous generation by community id. A community of one member, and one that has a
-    summary of a model, is never asked about; a failed one is asked about when communities are next written.
+    `stored` are the communities of the previous generation by id, and `labels` are at least of the members of those that are
+    not `known`. A community of one member, and one that has a summary of a model, is never asked about; a failed one is asked
+    about when communities are next written.
     """
-    kept = {c.community_id: stored[c.community_id] for c in communities if _paid(c, stored)}
+    before = {one.community_id: stored[one.community_id] for one in communities if one.community_id in stored}
+    kept = {number: summary for number, (size, _, summary) in before.items() if _paid(size, summary)}
     asked = [c for c in communities if c.community_id not in kept and len(c.members) > 1]
-    answers = await summariser.summarise(_topics(partition, graph, asked), deadline) if asked else []
+    answers = await summariser.summarise(_topics(graph, labels, asked), deadline) if asked else []
     for community, answer in zip(asked, answers, strict=True):
         if isinstance(answer, str) and answer.strip():
             kept[community.community_id] = answer.strip()
@@ -54,14 +71,13 @@ async def summarised(
     return written, sum(c.community_id not in kept for c in asked)
 
 
-def _topics(partition: Partition, graph: Graph, communities: Sequence[Community]) -> list[Topic]:
-    named = zip(graph.names, graph.ids, graph.descriptions, strict=True)
-    lines = [f"{name or public}: {text}" if text else name or public for name, public, text in named]
-    members = leading(partition, graph, lines, MEMBERS_SHOWN)
-    return [Topic(len(c.members), tuple(members[c.community_id])) for c in communities]
+def _topics(graph: Graph, labels: Labels, communities: Sequence[Community]) -> list[Topic]:
+    described = zip(labels.shown, labels.descriptions, strict=True)
+    lines = [f"{name}: {text}" if text else name for name, text in described]
+    members = leading(communities, graph, labels, lines, MEMBERS_SHOWN)
+    return [Topic(len(c.members), tuple(shown)) for c, shown in zip(communities, members, strict=True)]
 
 
-def _paid(community: Community, stored: Mapping[int, str]) -> bool:
-    """Whether a model wrote the stored summary: an offline one begins with the count of its members."""
-    summary = stored.get(community.community_id)
-    return summary is not None and not summary.startswith(f"{len(community.members)} related entities around ")
+def _paid(size: int, summary: str) -> bool:
+    """Whether a model wrote a summary: an offline one begins with the count of the members."""
+    return not summary.startswith(f"{size} related entities around ")

@@ -26,7 +26,8 @@ from pipeline.graphs.bag import Triple
 from pipeline.graphs.claims import GraphProvider, GraphQuery, Reach, reach_of, serving
 from pipeline.graphs.knowledge import search_live
 from pipeline.graphs.parts import GraphRef
-from pipeline.ports import DenseIndex, GraphReader
+from pipeline.graphs.ports import GraphReader
+from pipeline.ports import DenseIndex
 from pipeline.retrieval.bridge import bridged
 from pipeline.retrieval.hydrate import StoredChunk
 from pipeline.retrieval.keyword import best

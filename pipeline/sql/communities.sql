@@ -1,18 +1,31 @@
 -- name: graph_entities
--- The entities that the generation in the making sees, ascending.
-select entity_no, entity_id, name, left(description, 300) as description
-from entity where corpus_id = $1 and died is null order by entity_no;
+-- The entities that the generation in the making sees, as packed big-endian numbers: one value, quick to read.
+select coalesce(string_agg(int8send(entity_no), ''), '') from entity where corpus_id = $1 and died is null;
 
--- name: graph_among
--- The same of a few.
+-- name: labels
+-- What some of them are called, ascending.
 select entity_no, entity_id, name, left(description, 300) as description
 from entity where corpus_id = $1 and died is null and entity_no = any($2::bigint[]) order by entity_no;
 
+-- name: graph_touched
+-- Entities that came, went or have another name or degree at a number, and those whose relations it bore or ended, packed
+-- likewise.
+select coalesce(string_agg(int8send(entity_no), ''), '') from (
+    select entity_no from (select entity_no, name, degree from entity where corpus_id = $1 and born = $2) as born
+    full join (select entity_no, name, degree from entity where corpus_id = $1 and died = $2) as died using (entity_no)
+    where (born.name, born.degree) is distinct from (died.name, died.degree)
+    union select source_no from relation where corpus_id = $1 and born = $2
+    union select target_no from relation where corpus_id = $1 and born = $2
+    union select source_no from relation where corpus_id = $1 and died = $2
+    union select target_no from relation where corpus_id = $1 and died = $2
+) as touched;
+
 -- name: grouped_alike
--- Whether the current generation was made by a run that groups as these settings say; no row if that is not known. Of a
--- run's settings those count that are asked about.
+-- Whether the current generation was made by a run that groups as these settings say; no row if that is not known. Of what a
+-- run was asked for and noted, that counts which is asked about.
 select jsonb_build_object(
-    'graph_indexing', r.payload #> '{settings,graph_indexing}', 'graph_storage', r.payload #> '{settings,graph_storage}'
+    'graph_indexing', r.payload #> '{settings,graph_indexing}', 'graph_storage', r.payload #> '{settings,graph_storage}',
+    'clustering', r.result -> 'clustering'
 ) @> $2::jsonb
 from corpus c
 join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
@@ -29,18 +42,19 @@ full join (select entity_no, name from entity where corpus_id = $1 and died = $2
 where born.name is distinct from died.name;
 
 -- name: graph_edges
--- All relations that it sees, as packed big-endian numbers (source, target, evidence): one value, quick to read.
+-- All relations that it sees, packed likewise: source, target, evidence.
 select coalesce(string_agg(int8send(source_no) || int8send(target_no) || int8send(evidence), ''), '')
 from relation where corpus_id = $1 and died is null;
 
 -- name: stored_paths
--- Memberships as they were before this number was begun.
-select entity_no, path from membership where corpus_id = $1 and born < $2 and (died is null or died >= $2);
+-- Memberships as they were before this number was begun: each path with who has it, packed likewise.
+select path, string_agg(int8send(entity_no), '') as entities from membership
+where corpus_id = $1 and born < $2 and (died is null or died >= $2) group by path;
 
 -- name: paths_among
 -- The same of a few.
-select entity_no, path from membership
-where corpus_id = $1 and born < $2 and (died is null or died >= $2) and entity_no = any($3::bigint[]);
+select path, string_agg(int8send(entity_no), '') as entities from membership
+where corpus_id = $1 and born < $2 and (died is null or died >= $2) and entity_no = any($3::bigint[]) group by path;
 
 -- name: communities_among
 -- The same of these communities.

@@ -143,9 +143,23 @@ select result from run where root_id = $1 and run_id <> $1 and result is not nul
 -- What a run found out.
 select result from run where run_id = $1;
 
--- name: current_generation
--- The generation that readers of a corpus see now.
-select current_generation from corpus where corpus_id = $1;
+-- name: repositories
+-- Where the repositories lie that are sources of a corpus, or of an index run that has not ended (busy).
+with unended as materialized (
+    select corpus_id, payload -> 'sources' as sources from run
+    where kind = 'index' and state in ('queued', 'running', 'waiting')
+)
+select location, bool_or(busy) as busy from (
+    select s.location, exists (select from unended u where u.corpus_id = s.corpus_id) as busy from source s
+    where s.kind = 'git'
+    union all
+    select one ->> 'location', true from unended, jsonb_path_query(sources, '$[*] ? (@.kind == "git")') as one
+) as named group by location;
+
+-- name: current_manifest
+-- The manifest of the generation that readers of a corpus see now.
+select g.manifest from corpus c join generation g on g.corpus_id = c.corpus_id and g.number = c.current_generation
+where c.corpus_id = $1;
 
 -- name: touched
 -- Whether a generation in the making differs from the current one, or is the first.
@@ -169,9 +183,11 @@ where corpus_id = $1 and born <= $2 and (died is null or died > $2)
 order by size desc, name collate "C", community_id limit $3;
 
 -- name: expect_many
--- Have this transaction hash and sort rather than look up row by row: the planner's guesses about rows that it has not
--- seen yet are so low that it would compare each with each.
-select set_config('enable_nestloop', 'off', true);
+-- If at least $3 chunks were born at the number, have this transaction hash and sort rather than look up row by row: the
+-- planner's guesses about rows that it has not seen yet, above all of a new corpus, are so low that it would compare each
+-- with each. Returns a row where that is so.
+select set_config('enable_nestloop', 'off', true)
+where (select count(*) from (select from chunk where corpus_id = $1 and born = $2 limit $3) as found) >= $3;
 
 -- name: analyze
 -- Tell the planner about the rows that a run wrote.

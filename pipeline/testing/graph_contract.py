@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from pipeline.errors import DeadlineExceeded, InconsistentGeneration
 from pipeline.graphs.parts import GraphPart, GraphRef
-from pipeline.ports import GraphReader
+from pipeline.graphs.ports import GraphReader
 from pipeline.retrieval.walk import Bounds, Limits
 from pipeline.testing.cancelling import cancelled_at_each_await
 from pipeline.testing.graph_model import Case, Question, cases

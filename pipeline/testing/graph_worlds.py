@@ -10,7 +10,7 @@ from typing import Protocol
 from pipeline.deadline import Deadline
 from pipeline.graphs.parts import GraphChunk, GraphMention, GraphPart, GraphRef
 from pipeline.graphs.plain import PlainGraph
-from pipeline.ports import GraphReader, GraphStore
+from pipeline.graphs.ports import GraphReader, GraphStore
 from pipeline.retrieval.walk import Bounds, WalkResult
 from schemas.graph import Entity, Relation
 from schemas.ids import CorpusId, EntityNo, graph_id

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import orjson
@@ -30,9 +30,9 @@ class OpenAIStub:
 
     `seconds` is how long each request takes. `fail_next` are statuses that the next requests get instead of an
     answer; `retry_after` goes with them. `refused_formats` are response formats it does not know;
-    `refuses_temperature` is what reasoning models do. `garbage` maps a
-    piece of a chat request's last message to the raw text it is answered with. `key` is the only API key it takes, or
-    empty for any.
+    `refuses_temperature` is what reasoning models do. `stream_usage` is what becomes of a stream's wish for its tokens:
+    they come at the end, with each piece, or not at all, or the request is refused. `garbage` maps a piece of a chat
+    request's last message to the raw text it is answered with. `key` is the only API key it takes, or empty for any.
 
     `calls` counts requests by path, `texts` how often each text was embedded or read, `busiest` the most at one time.
     """
@@ -42,6 +42,7 @@ class OpenAIStub:
     retry_after: str = ""
     refused_formats: frozenset[str] = frozenset()
     refuses_temperature: bool = False
+    stream_usage: Literal["sent", "each", "ignored", "refused"] = "sent"
     garbage: dict[str, str] = field(default_factory=dict[str, str])
     finish_reason: str = "stop"
     key: str = ""
@@ -96,6 +97,8 @@ class OpenAIStub:
             return 400, _error("response_format is not supported")
         if self.refuses_temperature and "temperature" in request:
             return 400, _error("temperature is not supported")
+        if self.stream_usage == "refused" and "stream_options" in request:
+            return 400, _error("Unrecognized request argument supplied: stream_options")
         self.messages.append(request["messages"])
         text = "\n".join(request["messages"][-1]["content"].split("\n")[1:-1])  # without the two lines of the fence
         self.texts[text] += 1
@@ -104,7 +107,8 @@ class OpenAIStub:
             answer = answered(request["messages"][0]["content"], text)
         usage = {"prompt_tokens": len(text.split()), "completion_tokens": len(answer.split())}
         if request.get("stream"):
-            return 200, _pieces(request["model"], answer)
+            wanted = request.get("stream_options", {}).get("include_usage") and self.stream_usage != "ignored"
+            return 200, _pieces(request["model"], answer, usage if wanted else None, self.stream_usage == "each")
         choice = {"index": 0, "finish_reason": self.finish_reason, "message": {"role": "assistant", "content": answer}}
         return 200, {
             "id": "stub", "object": "chat.completion", "created": 0, "model": request["model"],
@@ -172,15 +176,19 @@ def summary(text: str) -> str:
     return f"In short: {' '.join(text.split())[:200]}"
 
 
-def _pieces(model: str, answer: str) -> bytes:
-    """Return an answer as server-sent events, a word each."""
-    deltas = [{"content": piece} for piece in re.findall(r"\s*\S+|\s+", answer)]
-    chunks = [
-        {"id": "stub", "object": "chat.completion.chunk", "created": 0, "model": model,
-         "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        for delta in deltas
-    ]  # fmt: skip
-    return b"".join(b"data: " + orjson.dumps(one) + b"\n\n" for one in chunks) + b"data: [DONE]\n\n"
+def _pieces(model: str, answer: str, usage: dict[str, int] | None, each: bool) -> bytes:
+    """Return an answer as server-sent events, a word each; with `usage` at the end, or growing with each."""
+    words = re.findall(r"\s*\S+|\s+", answer)
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]} for word in words
+    ]
+    if usage:
+        chunks = [
+            one | {"usage": usage | {"completion_tokens": n} if each else None} for n, one in enumerate(chunks, 1)
+        ]
+        chunks += [] if each else [{"choices": [], "usage": usage | {"total_tokens": sum(usage.values())}}]
+    said = ({"id": "stub", "object": "chat.completion.chunk", "created": 0, "model": model, **one} for one in chunks)
+    return b"".join(b"data: " + orjson.dumps(one) + b"\n\n" for one in said) + b"data: [DONE]\n\n"
 
 
 def _error(message: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from anyio import to_process, to_thread
 from numpy.typing import NDArray
 
-from pipeline.adapters.postgres_communities import read_graph, stored_communities, write_communities
+from pipeline.adapters.postgres_communities import read_graph, read_labels, stored_communities, write_communities
 from pipeline.adapters.postgres_derive import derive
 from pipeline.adapters.postgres_generations import begin, ensure_collection, promote
 from pipeline.adapters.postgres_rows import write_batch
@@ -24,7 +24,7 @@ from pipeline.deadline import Deadline
 from pipeline.generations.gate import Extracted
 from pipeline.generations.manifest import Draft
 from pipeline.generations.rows import DocumentRows
-from pipeline.ingest.communities import described, detect
+from pipeline.ingest.communities import described, regroup
 from pipeline.ingest.prepare import FINGERPRINT as READING
 from pipeline.retrieval.analyzer import FINGERPRINT as ANALYZER
 from pipeline.testing.corpus import Rows, synthetic
@@ -85,11 +85,13 @@ async def grow(bench: Bench, app: Sapwood, rows: Rows) -> None:
         await derive(tx, corpus, number)
     async with transaction() as tx:
         await tx.execute("analyze entity, relation")
-        graph, stored = await read_graph(tx, corpus), await stored_communities(tx, corpus, number)
+        graph, stored = await read_graph(tx, corpus, number), await stored_communities(tx, corpus, number)
+        labels = await read_labels(tx, corpus, graph.entities)
     size = SETTINGS.graph_indexing.max_cluster_size
-    partition = await to_thread.run_sync(detect, graph.entities, graph.edges, size)
+    partition = await to_thread.run_sync(regroup, graph, {}, size)
+    communities = described(partition, graph, partition.communities, labels, {})
     async with transaction() as tx:
-        await write_communities(tx, corpus, number, partition, described(partition, graph), stored)
+        await write_communities(tx, corpus, number, partition, communities, stored)
         draft = Draft(
             RunId("bench"), collection, DIMENSION, f"{NAME}-{number}", "semantic", embedding, extraction, ANALYZER,
             provider=SETTINGS.embedding, extracted=Extracted(1, 1, 1), modularity=partition.modularity,

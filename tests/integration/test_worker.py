@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import pytest
 
 from pipeline.adapters.arq_doorbell import ArqDoorbell, open_doorbell
 from pipeline.adapters.postgres_events import PostgresEvents
@@ -18,7 +19,7 @@ from pipeline.adapters.redis_streams import RedisStreams, open_streams
 from pipeline.deadline import Deadline
 from pipeline.errors import ModelError, RunFailed
 from pipeline.events import open_herald
-from pipeline.runs import Handler, Work
+from pipeline.runs import MAX_RETRIES, Handler, Work
 from schemas.events import Progress, Unchanged
 from schemas.ids import CorpusId, RunId
 from schemas.runs import RunInfo, RunKind, RunState
@@ -169,6 +170,27 @@ async def test_a_deadline_ends_a_unit_that_does_not_end_itself(database: str, re
         info = await w.inline(w.sleep, seconds=0.3)
         assert await w.last(info.run_id) == {"type": "expired", "result": None}
         assert w.cancelled == [info.run_id]
+
+
+@pytest.mark.parametrize("late", [1, 100])
+async def test_a_call_beyond_its_own_limit_is_tried_again_and_never_counts_as_the_runs_deadline(
+    database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, late: int
+) -> None:
+    monkeypatch.setattr("pipeline.runs.backoff", lambda attempts: 0.01)
+    tries = 0
+
+    async def slow(work: Work) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= late:
+            Deadline.after(0).budget(1)
+        await finish(work)
+
+    async with world(database, redis_url) as w:
+        info = await w.inline(slow)
+        assert info.state is (RunState.COMPLETED if late == 1 else RunState.FAILED)
+        assert tries == (2 if late == 1 else MAX_RETRIES + 1)
+        assert info.error.startswith("RunFailed: A call took longer than it may") is (late > 1)
 
 
 async def test_a_cancel_arrives_long_before_the_next_heartbeat(database: str, redis_url: str) -> None:
