@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,6 +25,9 @@ ATTEMPT_SECONDS = 10.0
 
 GONE = 410
 """The status with which a receiver says that it wants to hear no more."""
+
+BUSY = frozenset({429, 503})
+"""Statuses that speak of the receiver, not of the message: what they ask for holds for all messages."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,19 +74,43 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be noted of an attempt. `status` is that of the answer, if there was one; `pause` is for a retry."""
+    """What is to be noted of an attempt. `status` is that of the answer, if there was one; `pause` is for a retry, `hold` for
+    all else that the webhook is to be told, since its receiver has too much. Both are seconds.
+    """
 
     outcome: Outcome
     status: int | None
     error: str = ""
     pause: float = 0.0
+    hold: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Attempts at a time in one process: in all, to the webhooks of one tenant, and to one webhook. Receivers that hang hold
+    no more places than these.
+    """
+
+    at_once: int = 32
+    per_tenant: int = 16
+    per_webhook: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is read of an answer: its status, and the header `Retry-After`, or nothing."""
+
+    status: int
+    retry_after: str = ""
 
 
 class Deliveries(Protocol):
     """The outbox of deliveries."""
 
-    async def claim(self, busy: Mapping[str, int], per_webhook: int, most: int, deadline: Deadline) -> list[Due]:
-        """Take what is due, at most `most`, so that no webhook has more than `per_webhook`; `busy` has so many already."""
+    async def claim(self, busy: Mapping[str, int], places: Places, deadline: Deadline) -> list[Due]:
+        """Take what is due, by the webhook at most as many as there are places beside those that are `busy`; first for the
+        tenants that have the fewest.
+        """
         ...
 
     async def settle(self, due: Due, verdict: Verdict, deadline: Deadline) -> bool:
@@ -96,8 +125,8 @@ class Deliveries(Protocol):
 class Sender(Protocol):
     """Sends messages to the web."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> int:
-        """Post a body and return the status of the answer, of which nothing else is read.
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> Answer:
+        """Post a body and return what is read of the answer.
 
         Raises:
             Refused: the URL leads where no message may go.
@@ -107,25 +136,40 @@ class Sender(Protocol):
         ...
 
 
-def judge(status: int | None, problem: str, attempt: int, pace: Pace, chance: float) -> Verdict:
-    """Return what an answer, or in its stead a problem, means for a delivery."""
+def wanted(retry_after: str, now: float) -> float:
+    """Return the seconds that a header `Retry-After` asks for, a number of them or a date; 0 if it asks for none."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after)
+    try:
+        at = parsedate_to_datetime(retry_after)
+        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
+
+
+def judge(status: int | None, problem: str, attempt: int, pace: Pace, chance: float, wish: float = 0.0) -> Verdict:
+    """Return what an answer, or in its stead a problem, means for a delivery; the receiver's `wish` for a pause, in seconds,
+    is granted up to the longest of the pace, but hurries nothing.
+    """
     if status is not None and 200 <= status < 300:
         return Verdict(Outcome.DELIVERED, status)
-    error = problem or f"the receiver answered {status}"
+    error, wish = problem or f"the receiver answered {status}", min(wish, pace.most)
     if status == GONE:
         return Verdict(Outcome.GONE, status, error)
+    hold = wish if status in BUSY else 0.0
     if attempt >= pace.attempts:
-        return Verdict(Outcome.FAILED, status, error)
-    return Verdict(Outcome.RETRIED, status, error, pace.pause(attempt, chance))
+        return Verdict(Outcome.FAILED, status, error, hold=hold)
+    return Verdict(Outcome.RETRIED, status, error, max(pace.pause(attempt, chance), wish), hold)
 
 
 async def attempt(due: Due, sender: Sender, pace: Pace, now: float, chance: float) -> Verdict:
     """Post a delivery once, signed at `now` (UNIX time), and judge the answer; it never raises but for a cancellation."""
-    problem, status = "", None
+    problem, status, wish = "", None, 0.0
     try:
         body = due.message.model_dump_json().encode()
         headers = sign([secret.reveal() for secret in due.secrets], due.message_id, int(now), body)
-        status = await sender.post(due.url, headers, body, Deadline.after(ATTEMPT_SECONDS))
+        answer = await sender.post(due.url, headers, body, Deadline.after(ATTEMPT_SECONDS))
+        status, wish = answer.status, wanted(answer.retry_after.strip(), now)
     except DeadlineExceeded:
         problem = f"no answer within {ATTEMPT_SECONDS:g} s"
     except (Refused, Unreachable) as error:
@@ -134,4 +178,4 @@ async def attempt(due: Due, sender: Sender, pace: Pace, now: float, chance: floa
         # Whatever a stranger's URL or server breaks, it is this delivery's alone: a worker must not end of it.
         _log.error("webhook.broke_down", message=due.message_id, error=type(error).__name__)
         problem = f"the attempt broke down ({type(error).__name__})"
-    return judge(status, problem, due.attempt, pace, chance)
+    return judge(status, problem, due.attempt, pace, chance, wish)

@@ -49,11 +49,12 @@ async def taken(_: Received) -> int:
 
 @dataclass
 class Receiver:
-    """A running receiver. `answer` returns the status, or never; `location` is sent with a redirect."""
+    """A running receiver. `answer` returns the status, or never; `location` and `retry_after` are sent with it, if given."""
 
     port: int
     answer: Callable[[Received], Awaitable[int]] = taken
     location: str = ""
+    retry_after: str = ""
     got: list[Received] = field(default_factory=list)
     news: anyio.Event = field(default_factory=anyio.Event)
 
@@ -93,6 +94,7 @@ class Receiver:
                 status = await self.answer(received)
                 lines = [f"HTTP/1.1 {status} Said", "Content-Length: 0", "Connection: close"]
                 lines += [f"Location: {self.location}"] if self.location else []
+                lines += [f"Retry-After: {self.retry_after}"] if self.retry_after else []
                 await stream.send(("\r\n".join(lines) + "\r\n\r\n").encode())
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return  # the sender has gone

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Protocol, cast
@@ -21,12 +22,30 @@ from redis.exceptions import RedisError
 
 from pipeline.deadline import Deadline
 from pipeline.errors import SapwoodError, StoreUnavailable
+from pipeline.ingest.fetched import LEAST_GIT, git_version
+from pipeline.ingest.pruning import held_in
+from schemas.settings import EmbeddingSettings
 from worker import embedded
+from worker.compose.models import onnx_of, tokenizer_of
 from worker.compose.stores import verify_graph_store
 from worker.log import Redaction
 from worker.settings import WorkerSettings, misspelt
 
-EXTRAS = {"local": "wordllama", "nlp": "spacy", "neo4j": "neo4j", "qdrant": "qdrant_client", "mcp": "mcp"}
+EXTRAS = {
+    "local": ("embeddings by WordLlama", "wordllama"),
+    "onnx": ("embeddings by a model in a folder", "onnxruntime", "tokenizers"),
+    "tokens": ("exact counts of tokens", "tokenizers"),
+    "nlp": ("extraction by spaCy", "spacy"),
+    "neo4j": ("graphs in Neo4j", "neo4j"),
+    "qdrant": ("vectors in Qdrant", "qdrant_client"),
+    "mcp": ("agents over MCP", "mcp"),
+    "otel": ("spans by OpenTelemetry", "opentelemetry.sdk"),
+}
+"""What each is for, and the modules that it brings."""
+
+HINTS = frozenset({"extras", "git"})
+"""Checks whose cure is told though nothing is wrong: who needs what is missing knows how to get it."""
+
 FREE_BYTES = 1 << 30
 SKEW_SECONDS = 2.0
 PROBE_SECONDS = 5.0
@@ -52,6 +71,16 @@ where c.relnamespace = 'sapwood'::regnamespace and c.relkind in ('r', 'p')
     and not (c.relrowsecurity and c.relforcerowsecurity)
 """
 """Tables with a policy for tenants that does not hold."""
+
+
+_ASKED = """
+select array_agg(distinct coalesce(settings #>> '{embedding,model}', '')) from sapwood.corpus
+where settings #>> '{embedding,provider}' = 'onnx'
+"""
+_ONNX_CURE = (
+    "A corpus asks for it: put the folder there on every worker, set SAPWOOD_MODELS_ROOT to the folder that has all models, "
+    "and `pip install 'sapwood[onnx]'`."
+)
 
 
 class Database(Protocol):
@@ -92,9 +121,9 @@ async def diagnose(settings: WorkerSettings) -> list[Check]:
     hide = Redaction(settings.secrets)
     local = await anyio.to_thread.run_sync(_local, settings)
     urls, started = await _urls(settings)
-    found = [*local, *started]
+    found = [*local, await _git(), *started]
     if "database" in urls:
-        found += await _probe("database", urls["database"], _database)
+        found += await _probe("database", urls["database"], partial(_database, settings))
     if "redis" in urls:
         found += await _probe("redis", urls["redis"], _redis)
     found += await _graph_store(settings)
@@ -102,11 +131,19 @@ async def diagnose(settings: WorkerSettings) -> list[Check]:
 
 
 def _cure(check: Check) -> str:
-    return "" if check.ok and check.name != "extras" else check.cure
+    return "" if check.ok and check.name not in HINTS else check.cure
 
 
 def _local(settings: WorkerSettings) -> list[Check]:
-    return [_python(), *_extras(), _environment(os.environ), *(_home(settings) if settings.embedded else [])]
+    return [
+        _python(),
+        *_extras(),
+        _environment(os.environ),
+        *(_home(settings) if settings.embedded else []),
+        *_tokenizer(settings),
+        *_models(settings),
+        *_repositories(settings),
+    ]
 
 
 def _python() -> Check:
@@ -115,9 +152,10 @@ def _python() -> Check:
 
 
 def _extras() -> list[Check]:
-    present = [name for name, module in EXTRAS.items() if find_spec(module) is not None]
+    present = [name for name, (_, *modules) in EXTRAS.items() if all(find_spec(module) for module in modules)]
     missing = [name for name in EXTRAS if name not in present]
-    cure = f"Only where a corpus asks for one: pip install 'sapwood[{','.join(missing)}]'" if missing else ""
+    uses = ", ".join(f"{name} ({EXTRAS[name][0]})" for name in missing)
+    cure = f"Only where it is asked for: {uses}: pip install 'sapwood[{','.join(missing)}]'" if missing else ""
     return [Check("extras", True, f"installed: {', '.join(present) or 'none'}", cure)]
 
 
@@ -133,6 +171,58 @@ def _home(settings: WorkerSettings) -> list[Check]:
     free = embedded.free_bytes(settings.home)
     detail = f"{free / (1 << 30):.1f} GiB free for {settings.home}"
     return [Check("disk", free >= FREE_BYTES, detail, "Free at least 1 GiB, or set SAPWOOD_HOME to another disk.")]
+
+
+def _tokenizer(settings: WorkerSettings) -> list[Check]:
+    """Load the file that counts tokens, if there is one: it has a few MiB."""
+    if settings.tokenizer_file is None:
+        return []
+    try:
+        tokenizer_of(settings)()
+    except SapwoodError as error:
+        return [Check("tokenizer", False, str(error), "Correct SAPWOOD_TOKENIZER_FILE, or do what the message says.")]
+    return [Check("tokenizer", True, str(settings.tokenizer_file))]
+
+
+def _models(settings: WorkerSettings) -> list[Check]:
+    """Look which models lie below the folder for them."""
+    if settings.models_root is None:
+        return []
+    if not settings.models_root.is_dir():
+        cure = "Make it, or correct SAPWOOD_MODELS_ROOT."
+        return [Check("models", False, f"{settings.models_root} is no folder", cure)]
+    found = sorted(
+        str(file.parent.relative_to(settings.models_root)) for file in settings.models_root.glob("*/model.onnx")
+    )
+    return [Check("models", True, f"in {settings.models_root}: {', '.join(found) or 'none'}")]
+
+
+def _repositories(settings: WorkerSettings) -> list[Check]:
+    """Say what the fetched repositories come to; workers see to it that it stays within bounds."""
+    held = held_in(settings.repositories)
+    if not held:
+        return []
+    size = sum(one.size for one in held)
+    detail = f"{len(held)} fetched, {_mib(size)} of at most {_mib(settings.git_cache_bytes)}"
+    return [Check("repositories", True, f"{detail}, in {settings.repositories}")]
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"
+
+
+async def _git() -> Check:
+    """Look whether repositories can be read; nothing else needs git."""
+    least = ".".join(map(str, LEAST_GIT))
+    cure = f"Only for repositories as sources: install git {least} or newer."
+    try:
+        version = await git_version(Deadline.after(PROBE_SECONDS))
+    except SapwoodError:
+        return Check("git", True, "not installed", cure)
+    text = ".".join(map(str, version))
+    if version < LEAST_GIT:
+        return Check("git", True, f"{text}, which reads repositories on this machine, but may fetch none", cure)
+    return Check("git", True, text)
 
 
 async def _urls(settings: WorkerSettings) -> tuple[dict[str, str], list[Check]]:
@@ -170,7 +260,7 @@ async def _connection(url: str) -> AsyncGenerator[Database]:
             await connection.close(timeout=1.0)
 
 
-async def _database(url: str) -> list[Check]:
+async def _database(settings: WorkerSettings, url: str) -> list[Check]:
     async with _connection(url) as connection:
         return [
             await _postgres(connection),
@@ -178,6 +268,7 @@ async def _database(url: str) -> list[Check]:
             await _migrations(connection),
             *await _row_security(connection),
             await _clock(connection),
+            *await _asked_models(settings, connection),
         ]
 
 
@@ -222,6 +313,23 @@ async def _row_security(connection: Database) -> list[Check]:
     )
     detail = f"not behind its policies: {', '.join(loose)}" if loose else "every table is behind its policies"
     return [role, Check("row security", not loose, detail, f"As the owner: `{cure}`." if cure else "")]
+
+
+async def _asked_models(settings: WorkerSettings, connection: Database) -> list[Check]:
+    """Look at the models that corpora ask for by their folders, as a worker with these settings would."""
+    if not await _applied(connection):
+        return []
+    asked = cast("list[str]", await connection.fetchval(_ASKED) or [])
+    return [await anyio.to_thread.run_sync(_asked_model, settings, one) for one in asked]
+
+
+def _asked_model(settings: WorkerSettings, model: str) -> Check:
+    name = model or "(none named)"
+    try:
+        embedder = onnx_of(EmbeddingSettings(provider="onnx", model=model), settings)
+    except SapwoodError as error:
+        return Check("onnx model", False, f"{name}: {error}", _ONNX_CURE)
+    return Check("onnx model", True, f"{name}: {embedder.fingerprint}")
 
 
 async def _applied(connection: Database) -> set[int]:

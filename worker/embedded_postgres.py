@@ -190,8 +190,15 @@ def _check_version(service: Service) -> None:
         )
 
 
+_CURES = {
+    "No space left": "Free some disk space.",
+    "has invalid permissions": "Its data folder must be its own alone: `chmod 0700` it.",
+}
+"""What to do, by the server's own words."""
+
+
 def _failure(what: str, said: str) -> EmbeddedServerError:
-    cure = "Free some disk space." if "No space left" in said else "`sapwood doctor` may know more."
+    cure = next((cure for words, cure in _CURES.items() if words in said), "This is what it says:")
     return EmbeddedServerError(f"PostgreSQL could not {what}. {cure}\n{said.strip()}".strip())
 
 

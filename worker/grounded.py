@@ -46,6 +46,7 @@ from pipeline.errors import ConfigurationError, DeadlineExceeded, InvalidRequest
 from pipeline.ingest.embed import ENTRY_POINTS
 from pipeline.ingest.paid import retried
 from pipeline.ingest.urls import Fetcher
+from pipeline.retrieval.assistants import Counted, Spent
 from schemas.settings import CorpusSettings, EmbeddingSettings
 from worker.app import Sapwood
 from worker.bindings import NOTHING, Bindings
@@ -73,7 +74,7 @@ class Dispatch:
 
 class Grounded:
     """Carries out actions and chats; made by `open_grounded`. Usable from the application's event loop, by any number of
-    calls.
+    calls. `spent` are the tokens of all answers that were heard to their end, where the model counts them.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Grounded:
     ) -> None:
         self._app, self._bindings, self._retriever = app, bindings, retriever
         self._model, self._inventory, self._boundary = model, inventory, boundary
+        self.spent = Spent()
         self._declared: dict[type, Declaration] = {}
         self._plans: dict[tuple[type, str | None, tuple[str, ...], type | None], Plan] = {}
 
@@ -309,21 +311,29 @@ class Grounded:
     async def _pieces(self, turn: Turn, prompt: Prompt) -> AsyncGenerator[str, None]:
         model, deadline = self._check_model("it"), turn.deadline
 
-        async def begin() -> tuple[AsyncGenerator[str, None], str | None]:
+        async def begin() -> tuple[AsyncGenerator[str | Counted[str], None], str | None]:
             """Ask; until the model says something, nothing is lost if it is asked again."""
             pieces = model.stream(prompt, deadline)
             piece: str | None = ""
             while piece == "":
-                piece = await _next(pieces, deadline)
+                piece = self._heard(await _next(pieces, deadline))
             return pieces, piece
 
         with turn.scope.limits(deadline):
             pieces, piece = await retried(begin, deadline)
         async with aclosing(pieces):
             while piece is not None:
-                yield piece
+                if piece:
+                    yield piece
                 with turn.scope.limits(deadline):
-                    piece = await _next(pieces, deadline)
+                    piece = self._heard(await _next(pieces, deadline))
+
+    def _heard(self, piece: str | Counted[str] | None) -> str | None:
+        """Return a piece by itself; what it cost is counted."""
+        if isinstance(piece, Counted):
+            cost = {"input_tokens": piece.input_tokens, "output_tokens": piece.output_tokens}
+            self._app.services.vitals.metrics.paid(cost)
+        return None if piece is None else self.spent.note(piece)
 
 
 @asynccontextmanager
@@ -370,7 +380,7 @@ async def open_grounded(
             await anyio.to_thread.run_sync(folder.cleanup)
 
 
-async def _next(pieces: AsyncGenerator[str, None], deadline: Deadline) -> str | None:
+async def _next(pieces: AsyncGenerator[str | Counted[str], None], deadline: Deadline) -> str | Counted[str] | None:
     """Return the next piece of an answer, None after the last."""
     try:
         return await anext(pieces, None)

@@ -20,6 +20,7 @@ from worker.metrics import Metrics
 COLLECT_SECONDS = 2.0
 """Pause between two rounds of the garbage collector."""
 
+PRUNE_SECONDS = 300.0
 CALL = 60.0
 OUTSIDE_CALL = 600.0
 INDEX_SECONDS = 3600.0
@@ -145,6 +146,14 @@ class Runs(Protocol):
         ...
 
 
+class Repositories(Protocol):
+    """The cache of fetched repositories."""
+
+    async def prune(self, deadline: Deadline) -> int:
+        """Remove what is too much, and return its bytes."""
+        ...
+
+
 async def keep_pins(pins: Pins) -> None:
     """Renew the pins of this process, until cancelled."""
     await every(LEASE / 3, "pins", lambda: pins.renew(Deadline.after(LEASE / 3)))
@@ -187,6 +196,11 @@ async def collect_garbage(collector: Collector, outside: Outside, runs: Runs, me
         group.start_soon(every, COLLECT_SECONDS, "garbage", inside)
         if outside.stores:
             group.start_soon(every, COLLECT_SECONDS, "outside", beyond)
+
+
+async def prune_repositories(repositories: Repositories) -> None:
+    """Keep the cache of fetched repositories of this machine within bounds, until cancelled."""
+    await every(PRUNE_SECONDS, "repositories", lambda: repositories.prune(Deadline.after(CALL)))
 
 
 async def every(seconds: float, name: str, work: Callable[[], Awaitable[object]]) -> None:

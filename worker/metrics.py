@@ -114,7 +114,9 @@ class Metrics:
             buckets=_OVERSHOOT,
             registry=made,
         )
-        self._tokens = Counter("sapwood_model_tokens", "Tokens paid for by batches.", ["direction"], registry=made)
+        self._tokens = Counter(
+            "sapwood_model_tokens", "Tokens paid for by batches and answers.", ["direction"], registry=made
+        )
         self._rows = Counter("sapwood_garbage_rows", "Rows and vectors collected.", ["store"], registry=made)
         self._graphs = Counter("sapwood_garbage_graphs", "Graphs collected in other stores.", registry=made)
         self._told = Counter(

@@ -59,6 +59,13 @@ class WorkerSettings(BaseModel):
     `tokenizer_file` is the `tokenizer.json` of the model that answers (extra `tokens`): the windows of contexts are then counted
     in its tokens. Without it they are counted by the tokenizer that is installed as an entry point of the group
     `sapwood.tokenizer`, else by an estimate that rather counts too many.
+
+    `models_root` is the folder below which the models lie that `embedding.model` names for the provider `onnx`, by a path from
+    there or an absolute one; the same on every worker. Without it such a model may lie anywhere, by its absolute path, where
+    the database is the embedded one and no keys are asked for; otherwise that provider is refused.
+
+    `git_cache_bytes` is what the repositories may come to that were fetched into `home`: beyond it those go that were not used
+    for longest and that no run may read. One that is no corpus's source any more goes within minutes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -83,8 +90,11 @@ class WorkerSettings(BaseModel):
     openai_api_key: SecretStr | None = None
     openai_model: str = ""
     openai_embedding_model: str = ""
+    models_root: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = None
     tokenizer_file: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = None
     model_concurrency: int = Field(default=16, ge=1, le=1000)
+
+    git_cache_bytes: int = Field(default=10 << 30, ge=0)
 
     database_pool_size: int = Field(default=10, ge=2, le=500)
     index_jobs: int = Field(default=2, ge=0, le=1000)
@@ -128,6 +138,11 @@ class WorkerSettings(BaseModel):
     def pulse_file(self) -> Path:
         """Where a worker shows that it lives; two workers of one home need a `health_file` each."""
         return self.health_file or self.home / "run" / "worker.json"
+
+    @property
+    def repositories(self) -> Path:
+        """Where fetched repositories lie."""
+        return self.home / "git"
 
     @property
     def embedded(self) -> bool:

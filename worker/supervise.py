@@ -13,7 +13,7 @@ import structlog
 from worker import health, log
 from worker.compose import open_services
 from worker.health import BEAT_SECONDS, Pulse
-from worker.maintenance import collect_garbage, keep_pins, look_after
+from worker.maintenance import collect_garbage, keep_pins, look_after, prune_repositories
 from worker.metrics import show
 from worker.process import Vitals, lanes, run_worker
 from worker.settings import WorkerSettings
@@ -25,15 +25,18 @@ _log = structlog.get_logger(__name__)
 async def supervise(settings: WorkerSettings) -> int:
     """Work until SIGTERM or SIGINT; return 0 once everything under way is handed back."""
     log.configure(settings.log_format, settings.log_level, settings.secrets)
+    log.tell_misspelt()
     async with open_services(settings) as services, anyio.create_task_group() as group:
         group.start_soon(keep_pulse, services.vitals, settings.pulse_file)
         group.start_soon(keep_pins, services.pins)
         group.start_soon(look_after, services.promotions, services.generations, services.snapshots, services.dense)
         metrics = services.vitals.metrics
         group.start_soon(collect_garbage, services.collector, services.outside, services.events, metrics)
+        group.start_soon(prune_repositories, services.repositories)
         group.start_soon(deliver_webhooks, services.webhooks.deliveries, services.webhooks.sender, metrics)
         if settings.metrics_port:
             await group.start(show, services.watched, settings.metrics_host, settings.metrics_port)
+        _log.info("worker.started", index_jobs=settings.index_jobs, query_jobs=settings.query_jobs)
         await run_worker(services.parts(), services.doorbell, lanes(settings.index_jobs, settings.query_jobs))
         group.cancel_scope.cancel()
     return 0

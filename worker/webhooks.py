@@ -13,18 +13,12 @@ from anyio.abc import TaskGroup
 
 from pipeline.deadline import Deadline
 from pipeline.errors import DeadlineExceeded, DependencyError
-from pipeline.webhooks import Deliveries, Due, Outcome, Pace, Sender, attempt
+from pipeline.webhooks import Deliveries, Due, Outcome, Pace, Places, Sender, attempt
 from worker.maintenance import every
 from worker.metrics import Metrics
 
 ROUND_SECONDS = (0.3, 0.5)
 """Bounds of the pause between two looks while nothing ends; random, so that workers do not march in step."""
-
-AT_ONCE = 32
-"""Attempts at a time in one process."""
-
-PER_WEBHOOK = 4
-"""Attempts at a time to one webhook: a receiver that hangs holds no more places than these."""
 
 CALL = 4.0
 """Seconds for a look at the outbox or a note in it."""
@@ -36,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Courier:
-    """Makes the deliveries that are due. `pace`, `now` (UNIX time) and `chance` (from [0, 1)) are there for tests."""
+    """Makes the deliveries that are due. `pace`, `places`, `now` (UNIX time) and `chance` (from [0, 1)) are there for tests."""
 
     def __init__(
         self,
@@ -45,11 +39,13 @@ class Courier:
         count: Callable[[Outcome], None],
         *,
         pace: Pace | None = None,
+        places: Places | None = None,
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._deliveries, self._sender, self._count = deliveries, sender, count
         self._pace, self._now, self._chance = pace or Pace(), now, chance
+        self._places = places or Places()
         self._busy: Counter[str] = Counter()
         self._room = anyio.Event()  # an attempt ended, so that another may begin
 
@@ -67,9 +63,8 @@ class Courier:
                     await self._room.wait()
 
     async def _look(self, group: TaskGroup) -> None:
-        room = AT_ONCE - self._busy.total()
-        if room > 0:
-            for due in await self._deliveries.claim(self._busy, PER_WEBHOOK, room, Deadline.after(CALL)):
+        if self._busy.total() < self._places.at_once:
+            for due in await self._deliveries.claim(self._busy, self._places, Deadline.after(CALL)):
                 self._busy[due.webhook_id] += 1
                 group.start_soon(self._deliver, due)
 

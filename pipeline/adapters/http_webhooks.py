@@ -9,6 +9,7 @@ import anyio
 from pipeline.deadline import Deadline
 from pipeline.egress import Egress
 from pipeline.errors import DeadlineExceeded
+from pipeline.webhooks import Answer
 
 CAP = 60.0
 """Seconds for one message when the deadline leaves more."""
@@ -20,10 +21,10 @@ class HttpSender:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> int:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> Answer:
         """See `Sender`."""
         said = {"Content-Type": "application/json", **headers}
         with anyio.move_on_after(deadline.budget(CAP)):
             async with self._egress.request("POST", url, said, body) as response:
-                return response.status_code
+                return Answer(response.status_code, response.headers.get("retry-after", ""))
         raise DeadlineExceeded()

@@ -56,20 +56,18 @@ class OnnxEmbedder:
 
     paid = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: Path) -> None:
         """Look at the files; reads from disk, so not in the event loop.
 
         Raises:
             MissingExtra: onnxruntime or tokenizers is not installed.
-            ConfigurationError: no folder is named, or it or one of the two files cannot be read.
+            ConfigurationError: the folder or one of the two files cannot be read.
         """
         for package in ("onnxruntime", "tokenizers"):
             if find_spec(package) is None:
                 raise MissingExtra("embedding.provider: `onnx` needs `pip install sapwood[onnx]`.")
-        self._folder = Path(folder)
-        if not folder or not self._folder.is_absolute():
-            raise ConfigurationError(f"embedding.model: name the absolute path of a folder, not {folder!r}.")
-        self.fingerprint = f"onnx-1/{_digest(self._folder)}"
+        self._folder = folder
+        self.fingerprint = f"onnx-1/{_digest(folder)}"
         self._model: _Model | None = None
         self._turn = anyio.Lock()
 

@@ -17,7 +17,7 @@ import numpy as np
 import openai
 import orjson
 from openai import AsyncOpenAI, AsyncStream
-from openai.types.chat import ChatCompletionChunk
+from openai.types.chat import ChatCompletionChunk, ChatCompletionStreamOptionsParam
 
 from pipeline.deadline import Deadline
 from pipeline.declare.chat import Prompt
@@ -189,6 +189,9 @@ class OpenAIExtractor:
         return replace(found, input_tokens=answer.input_tokens, output_tokens=answer.output_tokens)
 
 
+_CHAT = "SAPWOOD_OPENAI_MODEL"
+"""The setting that names the model of actions and chats."""
+
 MAX_CHATS = 64
 """Models of which it is remembered how they take a question."""
 
@@ -314,34 +317,67 @@ class EndpointReranker(_QueryModels):
 
 
 class OpenAIChat:
-    """A `ChatModel` over `/chat/completions`, with server-sent events. What broke off is not asked for again."""
+    """A `ChatModel` over `/chat/completions`, with server-sent events. What broke off is not asked for again.
+
+    The endpoint is asked for the tokens of each answer; one that refuses that is asked once more without, and then no more.
+    """
 
     def __init__(self, client: AsyncOpenAI, model: str) -> None:
         self._client, self._model = client, model
+        self._counts: bool | None = None  # not known yet
 
-    async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncGenerator[str, None]:
+    async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncGenerator[str | Counted[str], None]:
         """See `ChatModel`."""
-        model, timeout = _named(self._model, "SAPWOOD_OPENAI_MODEL"), deadline.budget(CALL_CAP)
-        with translated("SAPWOOD_OPENAI_MODEL"):
-            pieces = await self._client.chat.completions.create(
-                model=model, messages=cast("Any", prompt), stream=True, timeout=timeout
-            )
-        async with pieces:
-            said = False
-            while (piece := await _next(pieces)) is not None:
+        async with await self._begun(prompt, deadline) as pieces:
+            said, cost = False, Counted("")
+            while (chunk := await _next(pieces)) is not None:
+                piece, cost = _piece(chunk), _cost(chunk) or cost
                 said = said or bool(piece)
                 yield piece
         if not said:
             raise ModelError("The model gave no answer.")
+        yield cost
+
+    async def _begun(self, prompt: Prompt, deadline: Deadline) -> AsyncStream[ChatCompletionChunk]:
+        if self._counts is not False:
+            try:
+                pieces = await self._asked(prompt, deadline, {"include_usage": True})
+            except ModelRefused:
+                if self._counts:
+                    raise
+            else:
+                self._counts = True
+                return pieces
+        pieces = await self._asked(prompt, deadline, openai.omit)
+        self._counts = False
+        return pieces
+
+    async def _asked(
+        self, prompt: Prompt, deadline: Deadline, options: ChatCompletionStreamOptionsParam | openai.Omit
+    ) -> AsyncStream[ChatCompletionChunk]:
+        model, timeout = _named(self._model, _CHAT), deadline.budget(CALL_CAP)
+        with translated(_CHAT):
+            return await self._client.chat.completions.create(
+                model=model, messages=cast("Any", prompt), stream=True, stream_options=options, timeout=timeout
+            )
 
 
-async def _next(pieces: AsyncStream[ChatCompletionChunk]) -> str | None:
-    """Return the next piece of an answer, perhaps an empty one; None after the last."""
-    with translated("SAPWOOD_OPENAI_MODEL"):
-        chunk = await anext(pieces, None)
-        if chunk is None:
-            return None
+async def _next(pieces: AsyncStream[ChatCompletionChunk]) -> ChatCompletionChunk | None:
+    with translated(_CHAT):
+        return await anext(pieces, None)
+
+
+def _piece(chunk: ChatCompletionChunk) -> str:
+    """Return what a chunk says, perhaps nothing."""
+    with translated(_CHAT):
         return (chunk.choices[0].delta.content or "") if chunk.choices else ""
+
+
+def _cost(chunk: ChatCompletionChunk) -> Counted[str] | None:
+    """Return what the answer has cost up to here: the last chunk says it, with some endpoints each."""
+    if getattr(chunk, "usage", None) is None:
+        return None
+    return Counted("", _tokens(chunk, "prompt_tokens"), _tokens(chunk, "completion_tokens"))
 
 
 async def _chat(

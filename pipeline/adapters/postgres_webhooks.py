@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from pipeline.deadline import Deadline
-from pipeline.errors import Conflict, NotFound
+from pipeline.errors import Conflict, NotFound, Refused
 from pipeline.ports import Tx
 from pipeline.queries import load
-from pipeline.webhooks import Due, Outcome, Verdict
+from pipeline.webhooks import Due, Outcome, Places, Verdict
 from schemas.webhooks import PING, Delivery, DeliveryState, Ending, Kind, Message, SigningSecret, Webhook
 
 _SQL = load("webhooks")
@@ -76,7 +76,7 @@ class PostgresWebhooks:
             NotFound: there is no such tenant or corpus.
             Conflict: the tenant has as many as it may have.
         """
-        self._check(url)
+        self._insist(url)
         webhook_id, secret = f"wh_{secrets.token_hex(8)}", SigningSecret.new()
         which = ([kind.value for kind in Kind if kind in kinds], [one.value for one in Ending if one in events])
         async with self._pool.transaction(deadline) as tx:
@@ -86,6 +86,15 @@ class PostgresWebhooks:
                     raise Conflict(f"The tenant has {MOST} webhooks already; `sapwood webhook delete` makes room.")
                 raise NotFound(f"There is no tenant {tenant!r}, or no corpus {corpus!r} of it.")
             return await _get(tx, tenant, webhook_id), secret
+
+    def _insist(self, url: str) -> None:
+        try:
+            self._check(url)
+        except Refused as error:
+            if not str(error).startswith(("port rule", "address rule")):
+                raise
+            cure = "networks of your own are allowed by SAPWOOD_WEBHOOKS_PRIVATE_NETWORKS"
+            raise Refused(f"{error}; {cure}") from error
 
     async def listing(self, tenant: str, deadline: Deadline) -> list[Webhook]:
         """Return the webhooks of a tenant, oldest first."""
@@ -155,11 +164,12 @@ class PostgresDeliveries:
         self._pool = pool
         self._lease_seconds = lease_seconds
 
-    async def claim(self, busy: Mapping[str, int], per_webhook: int, most: int, deadline: Deadline) -> list[Due]:
+    async def claim(self, busy: Mapping[str, int], places: Places, deadline: Deadline) -> list[Due]:
         """See `Deliveries`."""
         at_work: Sequence[list[Any]] = (list(busy), list(busy.values()))
+        room = (places.per_webhook, places.per_tenant, places.at_once - sum(busy.values()))
         async with self._pool.connection(deadline) as tx:
-            rows = await tx.fetch(_SQL["claim"], *at_work, per_webhook, most, self._lease_seconds)
+            rows = await tx.fetch(_SQL["claim"], *at_work, *room, self._lease_seconds)
         return [_due(row) for row in rows]
 
     async def settle(self, due: Due, verdict: Verdict, deadline: Deadline) -> bool:
@@ -169,6 +179,8 @@ class PostgresDeliveries:
             ours = await tx.fetchval(_SQL["settle"], due.delivery_id, due.attempt, *values)
             if ours is not None and verdict.outcome is Outcome.GONE:
                 await tx.execute(_SQL["disable"], None, due.webhook_id, _GONE)
+            if ours is not None and verdict.hold:
+                await tx.execute(_SQL["hold"], due.webhook_id, verdict.hold)
         return ours is not None
 
     async def forget(self, deadline: Deadline) -> int:

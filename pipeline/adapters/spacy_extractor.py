@@ -72,7 +72,7 @@ class SpacyExtractor:
             MissingExtra: spaCy is not installed.
             ConfigurationError: there is no such pipeline.
         """
-        if not model:
+        if not model.isidentifier():  # a package: never a path, of which anybody who may set settings could name one
             raise ConfigurationError("extraction.model: name an installed spaCy pipeline, e.g. en_core_web_sm.")
         return cls(model, await anyio.to_thread.run_sync(_load, model))
 

@@ -11,6 +11,7 @@ from pipeline.declare.classes import Declaration
 from pipeline.declare.fence import MAX_INPUT, disclose, holdable, splice
 from pipeline.declare.keys import Evidence
 from pipeline.errors import InvalidRequest
+from pipeline.retrieval.assistants import Counted
 
 Prompt = Sequence[Mapping[str, str]]
 """Messages with `role` and `content`."""
@@ -19,8 +20,8 @@ Prompt = Sequence[Mapping[str, str]]
 class ChatModel(Protocol):
     """Answers prompts."""
 
-    def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncGenerator[str, None]:
-        """Yield the answer piece by piece, by the deadline.
+    def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncGenerator[str | Counted[str], None]:
+        """Yield the answer piece by piece, by the deadline; a piece may bring tokens that were paid for, not counted before.
 
         Raises:
             ModelError: the model did not answer, or broke off; what came before that was yielded.

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -26,40 +26,53 @@ FETCH = 900.0
 MAX_BYTES = 4 << 30
 """Bytes that the cache of one repository may grow to."""
 
+OWNERS = "owners"
 _TIP = "refs/sapwood/tip"
-_LEAST_GIT = (2, 37)  # the first with `http.curloptResolve`
+LEAST_GIT = (2, 37)  # the first with `http.curloptResolve`
 _POLL = 0.25
 
 
 class Fetched:
-    """A cache of repositories below a folder, which may be deleted at any time. Processes may share it."""
+    """A cache of repositories below a folder, which processes may share. One that nobody reads may be deleted at any time.
+
+    Whoever reads a repository has a shared lock on its folder. `owners/` names the repositories of which it is a submodule.
+    """
 
     def __init__(self, home: Path, egress: Egress, max_blob: int) -> None:
         self._home = home
         self._egress = egress
         self._max_blob = max_blob
 
-    async def commit(self, url: str, revision: str, deadline: Deadline) -> tuple[Objects, str]:
-        """Return where a revision's objects are, but for files that are too large, and its commit.
+    @asynccontextmanager
+    async def commit(
+        self, url: str, revision: str, deadline: Deadline, owner: str = ""
+    ) -> AsyncGenerator[tuple[Objects, str], None]:
+        """Yield where a revision's objects are, but for files that are too large, and its commit; they stay that long.
 
-        A branch or tag is asked for anew each time, a commit that is here is not.
+        A branch or tag is asked for anew each time, a commit that is here is not. `owner` is the address of the repository
+        of which this one is a submodule.
 
         Raises:
             Refused: a rule for URLs, or it is too large.
             NotFound: no such repository or revision.
             Unreachable: the server is away.
         """
-        folder = self._home / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.git"
+        folder = self._home / f"{key_of(url)}.git"
         objects = Objects(self._home / "reader.git", folder / "objects")
-        for one in (folder, objects.reader):
-            await anyio.to_thread.run_sync(make_empty, one)
-        if COMMIT.fullmatch(revision) and await objects.has(revision, deadline):
-            return objects, revision
+        await anyio.to_thread.run_sync(make_empty, objects.reader)
+        async with _used(folder, key_of(owner) if owner else "", deadline):
+            if COMMIT.fullmatch(revision) and await objects.has(revision, deadline):
+                yield objects, revision
+            else:
+                yield objects, await self._tip(folder, url, revision, deadline)
+
+    async def _tip(self, folder: Path, url: str, revision: str, deadline: Deadline) -> str:
+        """Fetch a revision and return its commit."""
         async with _alone(folder.with_suffix(".lock"), deadline):
             await self._fetch(folder, url, revision, deadline)
             own = {"GIT_DIR": str(folder)}
             said = await run(["rev-parse", "--verify", f"{_TIP}^{{commit}}"], deadline, seconds=CALL, environment=own)
-        return objects, said.decode("ascii").strip()
+        return said.decode("ascii").strip()
 
     async def _fetch(self, folder: Path, url: str, revision: str, deadline: Deadline) -> None:
         parts = self._egress.check(url)
@@ -87,12 +100,17 @@ class Fetched:
             group.start_soon(fetch, group.cancel_scope)
             while True:
                 await anyio.sleep(_POLL)
-                if await anyio.to_thread.run_sync(_bytes, folder / "objects") > MAX_BYTES:
+                if await anyio.to_thread.run_sync(bytes_of, folder / "objects") > MAX_BYTES:
                     break
             failed.append(Refused(f"size rule: the repository has more than {MAX_BYTES >> 30} GiB"))
             group.cancel_scope.cancel()
         if failed:
             raise failed[0]
+
+
+def key_of(url: str) -> str:
+    """Return the name of a repository in a cache."""
+    return hashlib.sha256(url.encode()).hexdigest()[:32]
 
 
 def _said(text: str, revision: str) -> SapwoodError:
@@ -109,14 +127,52 @@ def _said(text: str, revision: str) -> SapwoodError:
     return Unreachable("the repository could not be fetched")
 
 
-async def _check_version(deadline: Deadline) -> None:
+async def git_version(deadline: Deadline) -> tuple[int, ...]:
+    """Return the version of git, e.g. (2, 47, 1); () if it says none. Raises ConfigurationError: it is not installed."""
     said = (await run(["version"], deadline, seconds=CALL)).decode("ascii", "replace")
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < _LEAST_GIT:
-        least = ".".join(map(str, _LEAST_GIT))
-        raise ConfigurationError(
-            f"`git` {least} or newer is needed to fetch a repository safely; this is {said.strip()}."
-        )
+    found = re.search(r"\d+(?:\.\d+)+", said)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+async def _check_version(deadline: Deadline) -> None:
+    found = await git_version(deadline)
+    if found < LEAST_GIT:
+        least, this = (".".join(map(str, one)) for one in (LEAST_GIT, found))
+        raise ConfigurationError(f"`git` {least} or newer is needed to fetch a repository safely; this is {this}.")
+
+
+@asynccontextmanager
+async def _used(folder: Path, owner: str, deadline: Deadline) -> AsyncGenerator[None, None]:
+    """Keep a repository from being removed, and note that it was used; it is made where it is not there."""
+
+    def held() -> int | None:
+        try:
+            make_empty(folder)
+            (folder / OWNERS).mkdir(mode=0o700, exist_ok=True)
+            if owner:
+                (folder / OWNERS / owner).touch(mode=0o600)
+            os.utime(folder / "HEAD")
+            return _shared(folder)
+        except FileNotFoundError:  # it is being removed
+            return None
+
+    while (descriptor := await anyio.to_thread.run_sync(held)) is None:
+        deadline.budget(FETCH)
+        await anyio.sleep(_POLL)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _shared(folder: Path) -> int | None:
+    """Return a shared lock on a folder, or None if it is being removed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with suppress(FileNotFoundError):
+        if _locked(descriptor, fcntl.LOCK_SH) and os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 @asynccontextmanager
@@ -132,15 +188,15 @@ async def _alone(lock: Path, deadline: Deadline) -> AsyncGenerator[None, None]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _locked(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _bytes(folder: Path) -> int:
+def bytes_of(folder: Path) -> int:
     """Return the bytes below a folder. Blocking: for a thread."""
     total = 0
     for place, _, names in os.walk(folder):

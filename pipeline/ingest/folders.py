@@ -57,10 +57,14 @@ def list_folder(source: Source, max_bytes: int = MAX_BYTES) -> list[Found]:
     Globs are in gitignore's syntax, relative to the root. Hidden files need an include glob that names a dot.
 
     Raises:
-        NotFound: the folder is not there; a source that vanished must not look like an empty one.
+        NotFound: the folder is not there, or cannot be listed; such a source must not look like an empty one.
     """
     if not os.path.isdir(source.location):
         raise NotFound(f"no such folder: {source.location}")
+    try:
+        os.scandir(source.location).close()
+    except OSError as error:
+        raise NotFound(f"the folder cannot be listed ({error.strerror}): {source.location}") from error
     walk = _Walk(os.path.realpath(source.location), Selection.of(source), max_bytes)
     walk.folder("", "", ())
     walk.follow_links()

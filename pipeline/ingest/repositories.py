@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urljoin
@@ -71,8 +72,8 @@ class Repositories:
             ConfigurationError: git is not installed, or too old.
         """
         place, selection = place_of(source.location), Selection.of(source)
-        objects, commit = await self._at(place, deadline)
-        found = await self._below(objects, place, replace(source, revision=commit), selection, deadline)
+        async with self._at(place, deadline) as (objects, commit):
+            found = await self._below(objects, place, replace(source, revision=commit), selection, deadline)
         return Tree(commit, sorted(found, key=lambda one: (one.name, one.locator)))
 
     async def read(self, items: Sequence[Item], deadline: Deadline) -> list[bytes | SapwoodError]:
@@ -88,8 +89,8 @@ class Repositories:
         self, source: Source, items: Sequence[Item], deadline: Deadline
     ) -> Mapping[str, bytes] | SapwoodError:
         try:
-            objects, _ = await self._at(replace(place_of(source.location), revision=source.revision), deadline)
-            return await objects.blobs([item.locator for item in items if item.source == source], deadline)
+            async with self._at(replace(place_of(source.location), revision=source.revision), deadline) as (objects, _):
+                return await objects.blobs([item.locator for item in items if item.source == source], deadline)
         except DependencyError:
             raise
         except GitFailed:
@@ -97,10 +98,17 @@ class Repositories:
         except SapwoodError as error:
             return error
 
-    async def _at(self, place: Place, deadline: Deadline) -> tuple[Objects, str]:
-        """Return where a place's objects are, and the commit that its revision names."""
+    @asynccontextmanager
+    async def _at(self, place: Place, deadline: Deadline, owner: str = "") -> AsyncGenerator[tuple[Objects, str], None]:
+        """Yield where a place's objects are, and the commit that its revision names."""
         if place.url:
-            return await self._fetched.commit(place.url, place.revision, deadline)
+            async with self._fetched.commit(place.url, place.revision, deadline, owner) as found:
+                yield found
+        else:
+            yield await self._here(place, deadline)
+
+    async def _here(self, place: Place, deadline: Deadline) -> tuple[Objects, str]:
+        """Return the same of a repository on this machine."""
         reader = self._home / "reader.git"
         await anyio.to_thread.run_sync(make_empty, reader)
         # Owned by somebody else is fine: of its configuration nothing is used but where its objects are.
@@ -131,8 +139,11 @@ class Repositories:
         deadline: Deadline,
         prefix: str = "",
         depth: int = MAX_DEPTH,
+        owner: str = "",
     ) -> list[Found]:
-        """Return what a commit holds; `source` is the one that its documents are read from, `prefix` where it lies."""
+        """Return what a commit holds; `source` is the one that its documents are read from, `prefix` where it lies in the
+        outermost repository, and `owner` that one's address or path.
+        """
         tree = await objects.tree(source.revision, deadline)
         entries = await anyio.to_thread.run_sync(_selected, tree, selection, prefix)
         said: Mapping[str, Mapping[str, str]] = {}
@@ -156,13 +167,14 @@ class Repositories:
             fault = "submodule rule: it is not followed"
             return found + [Found(show(prefix + one.path), fault=fault) for one in submodules]
         addresses = await _addresses(objects, place, tree, deadline) if submodules else {}
+        owner = owner or place.url or place.path
         for one in submodules:
             at = prefix + one.path
             try:
                 below = _submodule(place, addresses.get(one.path, ""), one.object)
-                inner, commit = await self._at(below, deadline)
-                own = replace(source, location=below.location, revision=commit)
-                found += await self._below(inner, below, own, selection, deadline, f"{at}/", depth - 1)
+                async with self._at(below, deadline, owner) as (inner, commit):
+                    own = replace(source, location=below.location, revision=commit)
+                    found += await self._below(inner, below, own, selection, deadline, f"{at}/", depth - 1, owner)
             except DependencyError:
                 raise
             except SapwoodError as error:

@@ -64,29 +64,35 @@ where w.webhook_id = d.webhook_id and w.tenant = $1 and w.webhook_id = $2 and d.
 returning d.delivery_id;
 
 -- name: claim
--- Take deliveries that are due, each until $5 seconds from now: of every webhook as many as this process, which has $2 of
--- $1 at work, may have of it ($3), at most $4 in all. In no order of webhooks, so that none is always the last. The time is
--- that of the statement, which is a transaction of its own: an index finds what is due by it.
-with due as (
-    select one.delivery_id
-    from (
-        select w.webhook_id, $3 - coalesce(busy.deliveries, 0) as room
-        from webhook w left join unnest($1::text[], $2::int[]) as busy (webhook_id, deliveries) using (webhook_id)
-        where w.enabled and exists (select from delivery where state = 'pending' and due_at <= now())
-            and exists (
-                select from delivery d
-                where d.webhook_id = w.webhook_id and d.state = 'pending' and d.due_at <= now())
-        order by random()
-    ) as open
+-- Take deliveries that are due, each until $6 seconds from now. This process has $2 of the webhooks $1 at work; a webhook may
+-- have $3, all webhooks of a tenant $4, and $5 may be added in all: first for the tenants with the fewest, so that nobody's
+-- slow receivers hold up another's; in no order of a tenant's webhooks, so that none is always the last. The time is that of
+-- the statement, which is a transaction of its own: an index finds what is due by it.
+with busy as (
+    select w.tenant, w.webhook_id, b.deliveries
+    from unnest($1::text[], $2::int[]) as b (webhook_id, deliveries) join webhook w using (webhook_id)
+), open as (
+    select w.webhook_id, w.tenant, $3 - coalesce(busy.deliveries, 0) as room,
+        coalesce((select sum(b.deliveries) from busy b where b.tenant = w.tenant), 0) as at_work,
+        row_number() over (partition by w.tenant order by random()) as place
+    from webhook w left join busy using (webhook_id)
+    where w.enabled and coalesce(busy.deliveries, 0) < $3
+        and exists (select from delivery where state = 'pending' and due_at <= now())
+        and exists (
+            select from delivery d where d.webhook_id = w.webhook_id and d.state = 'pending' and d.due_at <= now())
+), found as (
+    select one.delivery_id, next.at_work + row_number() over (partition by next.tenant order by one.due_at, one.delivery_id) as turn
+    from (select * from open where at_work + place <= $4 order by at_work + place, random() limit $5) as next
     cross join lateral (
-        select d.delivery_id from delivery d
-        where d.webhook_id = open.webhook_id and d.state = 'pending' and d.due_at <= now()
-        order by d.due_at, d.delivery_id limit greatest(open.room, 0)
+        select d.delivery_id, d.due_at from delivery d
+        where d.webhook_id = next.webhook_id and d.state = 'pending' and d.due_at <= now()
+        order by d.due_at, d.delivery_id limit next.room
         for update skip locked
     ) as one
-    limit $4
+), due as (
+    select delivery_id from found where turn <= $4 order by turn, random() limit $5
 ), taken as (
-    update delivery d set attempts = d.attempts + 1, due_at = clock_timestamp() + make_interval(secs => $5)
+    update delivery d set attempts = d.attempts + 1, due_at = clock_timestamp() + make_interval(secs => $6)
     from due where d.delivery_id = due.delivery_id
     returning d.*
 )
@@ -104,6 +110,11 @@ set state = $3, status = $4, error = $5, due_at = clock_timestamp() + make_inter
     finished_at = case when $3 <> 'pending' then clock_timestamp() end
 where delivery_id = $1 and attempts = $2 and state = 'pending'
 returning delivery_id;
+
+-- name: hold
+-- Put off by $2 seconds what is due now for a webhook.
+update delivery set due_at = now() + make_interval(secs => $2)
+where webhook_id = $1 and state = 'pending' and due_at <= now();
 
 -- name: forget
 -- Remove deliveries that ended more than $1 seconds ago, at most $2; those of runs go with their runs, if that is sooner.

@@ -13,7 +13,7 @@ from pipeline.adapters.postgres_webhooks import PostgresDeliveries
 from pipeline.addresses import networks
 from pipeline.deadline import Deadline
 from pipeline.egress import Egress
-from pipeline.webhooks import Due, Outcome, Verdict
+from pipeline.webhooks import Due, Outcome, Places, Verdict
 from worker.metrics import Metrics
 from worker.webhooks import deliver_webhooks
 
@@ -21,8 +21,8 @@ from worker.webhooks import deliver_webhooks
 class Forgetful(PostgresDeliveries):
     """Counts a message as delivered as soon as it is taken: at most once, instead of at least once."""
 
-    async def claim(self, busy: Mapping[str, int], per_webhook: int, most: int, deadline: Deadline) -> list[Due]:
-        found = await super().claim(busy, per_webhook, most, deadline)
+    async def claim(self, busy: Mapping[str, int], places: Places, deadline: Deadline) -> list[Due]:
+        found = await super().claim(busy, places, deadline)
         for due in found:
             await self.settle(due, Verdict(Outcome.DELIVERED, 200), deadline)
         return found

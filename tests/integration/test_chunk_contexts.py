@@ -103,6 +103,8 @@ async def test_without_contexts_no_model_is_asked_and_nothing_is_found(
         await index(app, docs, apply_changes(SETTINGS, ["chunk.context_model="]))
         assert not (await ask(app, "Pemberley statutes", Strategy.KEYWORD)).hits
         assert not stub.calls
+        [made] = await app.generations("rules")
+        assert not {"contexts", "failed_contexts"} & made["manifest"].keys(), "older programs read it, too"
 
 
 async def test_an_index_pays_for_what_it_has_not_paid(given: WorkerSettings, stub: OpenAIStub, docs: Path) -> None:
@@ -160,6 +162,8 @@ async def test_a_failure_costs_one_chunk_and_is_seen(given: WorkerSettings, stub
         assert KILN in (await ask(app, "Meryton furnace", Strategy.KEYWORD)).hits[0].text
         _, notable = await app.accounting(run.run_id)
         assert [each.reason for each in notable] == [one.reason]
+        [newest] = await app.generations("rules")
+        assert (newest["manifest"]["contexts"], newest["manifest"]["failed_contexts"]) == (total - 1, 1)
 
 
 async def test_the_next_run_makes_up_for_an_endpoint_that_was_away(

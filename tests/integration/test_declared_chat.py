@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
+from prometheus_client import generate_latest
 
 from pipeline.declare import ActionType, Knowledge, KnowledgeType, OnFailure, Search, Strategy, Use, action, agent, role
 from pipeline.declare.keys import RESERVED, read
@@ -219,3 +221,21 @@ async def test_a_chat_under_way_is_called_off(given: WorkerSettings, root: Path,
             while not stub.calls[CHATS]:  # noqa: ASYNC110 - a server tells nobody
                 await anyio.sleep(0.01)
             cancellation.cancel()
+
+
+@pytest.mark.parametrize("how", ["sent", "refused"])
+async def test_the_tokens_of_answers_are_counted(
+    given: WorkerSettings, root: Path, stub: OpenAIStub, how: Literal["sent", "refused"]
+) -> None:
+    """In the metrics and by who asked: of a chat, a stream and an action, where the endpoint tells them."""
+    stub.stream_usage = how
+    async with opened(given) as (app, grounded):
+        owner = helper(root)
+        answer = await grounded.chat(owner, "kiln")
+        pieces = [piece async for piece in grounded.chat_stream(owner, "kiln")]
+        assert all(pieces) and "".join(pieces) == answer
+        told = await grounded.call(owner, "tell", {"question": "kiln"})
+        words = 2 * len(answer.split()) + len(told.split()) if how == "sent" else 0
+        assert (grounded.spent.output_tokens, grounded.spent.input_tokens > 0) == (words, how == "sent")
+        shown = generate_latest(app.services.vitals.metrics.registry).decode()
+        assert f'sapwood_model_tokens_total{{direction="output"}} {float(words)}' in shown

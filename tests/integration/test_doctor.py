@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from pipeline.adapters.postgres_corpora import PostgresCorpora
+from pipeline.adapters.postgres_pool import open_pool
+from pipeline.deadline import Deadline
+from schemas.settings import CorpusSettings
 from tests.neo4j_server import Neo4jServer
-from worker import doctor
+from worker import doctor, embedded
+from worker.changes import apply_changes
 from worker.doctor import Check
 from worker.embedded import Endpoints
 from worker.settings import load
@@ -122,3 +130,99 @@ async def test_a_login_that_may_not_act_for_a_tenant_is_told_the_grant_it_lacks(
     finally:
         await admin.execute(f"drop owned by {name} cascade; drop role {name}")
         await admin.close()
+
+
+async def test_git_is_a_matter_of_repositories_alone(
+    tmp_path: Path, database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version where it is there; without it, or with one that is too old to fetch safely, nothing else is wrong."""
+    assert re.fullmatch(r"2\.\d+(\.\d+)*", (await diagnose(tmp_path, database, redis_url))["git"].detail)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = (await diagnose(tmp_path, database, redis_url))["git"]
+    assert (found.ok, found.detail) == (True, "not installed") and "install git 2.37 or newer" in found.cure
+    fake = anyio.Path(tmp_path / "git")
+    await fake.write_text("#!/bin/sh\necho 'git version 2.20.1 (of somebody)'\n")
+    await fake.chmod(0o755)
+    found = (await diagnose(tmp_path, database, redis_url))["git"]
+    assert found.ok and found.detail.startswith("2.20.1, ") and "Only for repositories" in found.cure
+
+
+async def test_extras_say_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are missing, with what installs them; half of one is missing."""
+    there = {"onnxruntime", "mcp"}
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name if name in there else None)
+    (check,) = doctor._extras()
+    assert check.ok and check.detail == "installed: mcp"
+    assert "onnx (embeddings by a model in a folder)" in check.cure
+    assert check.cure.endswith("pip install 'sapwood[local,onnx,tokens,nlp,neo4j,qdrant,otel]'")
+
+
+async def test_files_of_models_are_looked_at_where_they_are_named(
+    tmp_path: Path, database: str, redis_url: str
+) -> None:
+    """The tokenizer, the folder of models, and what corpora ask for there."""
+    found = await diagnose(tmp_path, database, redis_url)
+    assert not {"tokenizer", "models", "onnx model"} & found.keys()
+    root = anyio.Path(tmp_path / "models")
+    where = {"SAPWOOD_TOKENIZER_FILE": str(tmp_path / "t.json"), "SAPWOOD_MODELS_ROOT": str(root)}
+    found = await diagnose(tmp_path, database, redis_url, **where)
+    assert not found["tokenizer"].ok and "SAPWOOD_TOKENIZER_FILE" in found["tokenizer"].cure
+    assert not found["models"].ok and "SAPWOOD_MODELS_ROOT" in found["models"].cure
+
+    await (root / "small").mkdir(parents=True)
+    await (root / "small/model.onnx").write_bytes(b"x")
+    words = {
+        "version": "1.0",
+        "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
+        "added_tokens": [],
+    }
+    await anyio.Path(tmp_path / "t.json").write_text(json.dumps(words))
+    await corpus_with(database, "one", "small")
+    await corpus_with(database, "two", "/etc")
+    found = await diagnose(tmp_path, database, redis_url, **where)
+    assert found["tokenizer"].ok and found["models"].detail.endswith(": small")
+    asked = await all_of("onnx model", tmp_path, database, redis_url, **where)
+    assert [one.ok for one in asked] == [False, False]
+    assert "/etc: model rule" in asked[0].detail and "tokenizer.json cannot be read" in asked[1].detail
+    await (root / "small/tokenizer.json").write_text("{}")
+    asked = await all_of("onnx model", tmp_path, database, redis_url, **where)
+    assert asked[1].ok and asked[1].detail.startswith("small: onnx-1/") and not asked[1].cure
+
+
+async def test_fetched_repositories_are_counted(tmp_path: Path, database: str, redis_url: str) -> None:
+    assert "repositories" not in await diagnose(tmp_path, database, redis_url)
+    folder = anyio.Path(tmp_path / "git" / f"{'0' * 32}.git")
+    await (folder / "objects").mkdir(parents=True)
+    await (folder / "HEAD").write_text("x" * (3 << 20))
+    found = (await diagnose(tmp_path, database, redis_url, SAPWOOD_GIT_CACHE_BYTES=str(5 << 20)))["repositories"]
+    assert found.ok and found.detail == f"1 fetched, 3.0 MiB of at most 5.0 MiB, in {tmp_path / 'git'}"
+
+
+async def corpus_with(database: str, name: str, model: str) -> None:
+    async with open_pool(database) as pool:
+        settings = apply_changes(CorpusSettings(), ["embedding.provider=onnx", f"embedding.model={model}"])
+        await PostgresCorpora(pool).create("default", name, settings, Deadline.after(10))
+
+
+async def all_of(name: str, home: Path, database: str, redis: str, **more: str) -> list[Check]:
+    given = {"SAPWOOD_HOME": str(home), "SAPWOOD_DATABASE_URL": database, "SAPWOOD_REDIS_URL": redis}
+    return [check for check in await doctor.diagnose(load(given | more)) if check.name == name]
+
+
+async def test_a_data_folder_that_others_may_look_into_is_named_with_its_cure(tmp_path: Path) -> None:
+    """And the doctor does not send to the doctor."""
+    home = tmp_path / "home"
+
+    def spoil() -> None:
+        embedded.up(home)
+        embedded.down(home)
+        (file,) = home.rglob("postgresql.conf")
+        file.parent.chmod(0o755)
+
+    try:
+        await anyio.to_thread.run_sync(spoil)
+        found = {check.name: check for check in await doctor.diagnose(load({"SAPWOOD_HOME": str(home)}))}
+    finally:
+        await anyio.to_thread.run_sync(embedded.down, home)
+    assert not found["embedded"].ok and "`chmod 0700`" in found["embedded"].detail
+    assert "sapwood doctor" not in found["embedded"].detail

@@ -65,7 +65,7 @@ async def folder(at: Path, data: bytes) -> str:
 
 
 async def embedded(name: str, *texts: str) -> object:
-    embedder = await anyio.to_thread.run_sync(OnnxEmbedder, name)
+    embedder = await anyio.to_thread.run_sync(OnnxEmbedder, Path(name))
     return await embedder.embed(texts, Deadline.after(60))
 
 
@@ -81,7 +81,7 @@ async def real(tmp_path: Path) -> str:
 @needs_extra
 async def test_similar_texts_are_near_whatever_stands_beside_them(real: str) -> None:
     """384 numbers of length 1; padding changes a vector no more than the model's own 8-bit arithmetic does."""
-    embedding = Embedding(await anyio.to_thread.run_sync(OnnxEmbedder, real))
+    embedding = Embedding(await anyio.to_thread.run_sync(OnnxEmbedder, Path(real)))
     texts = ["A cat sat on the mat.", "A kitten rests on a rug.", "Interest rates rose again.", "", "[SEP] \ud800"]
     found = await embedding.embed(texts, Deadline.after(60))
     assert found.shape == (5, 384) and abs((found**2).sum(axis=1) - 1).max() < 1e-5
@@ -95,7 +95,7 @@ async def test_the_fingerprint_follows_from_the_files_and_not_from_their_place(t
     one = await folder(tmp_path / "one", model(cast_of("input_ids"), [tensor("input_ids", INT64, 2)], 2))
     two = await folder(tmp_path / "two", model(cast_of("input_ids"), [tensor("input_ids", INT64, 2)], 2))
     three = await folder(tmp_path / "three", model(cast_of("input_ids"), [tensor("input_ids", INT64, 2)], 3))
-    found = [(await anyio.to_thread.run_sync(OnnxEmbedder, name)).fingerprint for name in (one, two, three)]
+    found = [(await anyio.to_thread.run_sync(OnnxEmbedder, Path(name))).fingerprint for name in (one, two, three)]
     assert found[0] == found[1] != found[2]
 
 
@@ -115,9 +115,6 @@ async def test_a_model_of_another_shape_is_refused_by_name(tmp_path: Path) -> No
 
 @needs_extra
 async def test_files_that_are_missing_or_no_model_are_named(tmp_path: Path) -> None:
-    for name in ("", "models/minilm"):
-        with pytest.raises(ConfigurationError, match=r"embedding\.model: name the absolute path"):
-            await embedded(name)
     with pytest.raises(ConfigurationError, match=r"nowhere cannot be read"):
         await embedded(str(tmp_path / "nowhere"))
     here = await folder(tmp_path / "here", b"no model")
@@ -135,4 +132,4 @@ async def test_files_that_are_missing_or_no_model_are_named(tmp_path: Path) -> N
 def test_without_it_the_error_names_the_extra() -> None:
     """Before anything is read."""
     with pytest.raises(MissingExtra, match=r"sapwood\[onnx\]"):
-        OnnxEmbedder("/models/minilm")
+        OnnxEmbedder(Path("/models/minilm"))

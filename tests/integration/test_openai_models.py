@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from typing import Literal
 
 import anyio
 import numpy as np
@@ -11,7 +12,13 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from openai import AsyncOpenAI
 
-from pipeline.adapters.openai_models import OpenAIEmbedder, OpenAIExtractor, OpenAISummariser, connected
+from pipeline.adapters.openai_models import (
+    OpenAIChat,
+    OpenAIEmbedder,
+    OpenAIExtractor,
+    OpenAISummariser,
+    connected,
+)
 from pipeline.deadline import Deadline
 from pipeline.errors import ConfigurationError, DeadlineExceeded, ModelError, ModelRefused
 from pipeline.ingest import paid
@@ -20,6 +27,7 @@ from pipeline.ingest.extract import extract_texts
 from pipeline.ingest.hashing import hash_vectors
 from pipeline.ingest.offline import extract
 from pipeline.ingest.summaries import Topic
+from pipeline.retrieval.assistants import Spent
 from pipeline.testing.doubles import MemoryCache
 from pipeline.testing.openai_stub import OpenAIStub, serving
 from schemas.graph import Extraction
@@ -28,6 +36,8 @@ from schemas.settings import ExtractionSettings
 
 KEY = "sk-very-secret-0123456789"
 CORPUS = CorpusId(1)
+CHATS = "/v1/chat/completions"
+ASKED = "<text>\nHow hot is the kiln in room four?\n</text>"
 TEXT = "Acme acquired Beta. Paris is the capital of France."
 
 
@@ -236,3 +246,56 @@ async def test_summaries_are_one_line_each_and_fail_one_by_one(stub: OpenAIStub,
     good, bad = await OpenAISummariser(client, "writer-1").summarise(topics, Deadline.after(30))
     assert isinstance(good, str) and "Acme: a company" in good and "\n" not in good
     assert isinstance(bad, ModelError)
+
+
+async def heard(chat: OpenAIChat) -> tuple[str, int, int]:
+    """Hear an answer to its end; return it with what it cost."""
+    spent = Spent()
+    pieces = [
+        spent.note(piece) async for piece in chat.stream([{"role": "user", "content": ASKED}], Deadline.after(30))
+    ]
+    return "".join(pieces), spent.input_tokens, spent.output_tokens
+
+
+@pytest.mark.parametrize("how", ["sent", "each"])
+async def test_a_streamed_answer_counts_its_tokens(
+    stub: OpenAIStub, client: AsyncOpenAI, how: Literal["sent", "each"]
+) -> None:
+    """Once, whether they come at the end or grow with each piece."""
+    stub.stream_usage = how
+    text, paid_in, paid_out = await heard(OpenAIChat(client, "talker"))
+    assert text and (paid_in, paid_out) == (len(told(stub).split()), len(text.split()))
+
+
+async def test_an_endpoint_that_ignores_the_wish_for_tokens_counts_none(stub: OpenAIStub, client: AsyncOpenAI) -> None:
+    stub.stream_usage = "ignored"
+    text, paid_in, paid_out = await heard(OpenAIChat(client, "talker"))
+    assert text and (paid_in, paid_out) == (0, 0) and stub.calls[CHATS] == 1
+
+
+async def test_an_endpoint_that_refuses_it_is_asked_without_and_that_is_remembered(
+    stub: OpenAIStub, client: AsyncOpenAI
+) -> None:
+    stub.stream_usage = "refused"
+    chat = OpenAIChat(client, "talker")
+    for calls in (2, 3, 4):
+        text, paid_in, paid_out = await heard(chat)
+        assert text and (paid_in, paid_out) == (0, 0) and stub.calls[CHATS] == calls
+
+
+async def test_another_refusal_says_nothing_about_tokens(stub: OpenAIStub, client: AsyncOpenAI) -> None:
+    """Nor does one that comes once the endpoint is known to tell them: then nothing is asked twice."""
+    chat = OpenAIChat(client, "talker")
+    stub.fail_next = [400, 400]
+    with pytest.raises(ModelRefused):
+        await heard(chat)
+    assert stub.calls[CHATS] == 2 and (await heard(chat))[2] > 0
+    stub.fail_next = [400]
+    with pytest.raises(ModelRefused):
+        await heard(chat)
+    assert stub.calls[CHATS] == 4 and (await heard(chat))[2] > 0
+
+
+def told(stub: OpenAIStub) -> str:
+    """Return the text of which the stub counts the words."""
+    return "\n".join(stub.messages[-1][-1]["content"].split("\n")[1:-1])

@@ -19,14 +19,14 @@ from pipeline.adapters.postgres_webhooks import KEEP_SECONDS, MOST, PostgresDeli
 from pipeline.deadline import Deadline
 from pipeline.errors import Conflict, FencedOut, NotFound, Refused, StoreRefused
 from pipeline.tenancy import act_for, apart
-from pipeline.webhooks import Outcome, Pace, Verdict
+from pipeline.webhooks import Outcome, Pace, Places, Verdict
 from schemas.events import Completed, Event, Unchanged
 from schemas.ids import CorpusId, RunId
 from schemas.query import QueryResult
 from schemas.runs import Lease, RunKind, RunState
 from schemas.webhooks import Delivery, DeliveryState, Ending, Kind, SigningSecret, Webhook
 from tests.webhook_receiver import PATIENCE, Received, Receiver, receiving
-from worker.webhooks import PER_WEBHOOK, Courier
+from worker.webhooks import Courier
 
 ALL = tuple(RunKind)
 DONE = Unchanged(generation=1, outcomes={})
@@ -298,7 +298,7 @@ async def test_a_failed_attempt_is_due_again_later_and_says_why(database: str) -
         assert (found[0].state, found[0].status, found[0].error) == (PENDING, 500, "the receiver answered 500")
         wait = await place.sql("select extract(epoch from due_at - clock_timestamp())::float8 from delivery")
         assert 0.7 * 3600 < wait < 1.3 * 3600
-        assert await place.deliveries.claim({}, 4, 32, soon()) == []
+        assert await place.deliveries.claim({}, Places(), soon()) == []
 
 
 async def test_what_is_given_up_is_seen_and_can_be_delivered_again(database: str) -> None:
@@ -363,11 +363,78 @@ async def test_a_receiver_that_hangs_holds_up_no_other_and_holds_few_places(data
         async with anyio.create_task_group() as group:
             group.start_soon(courier.work)
             await quick.until(lambda: len(quick.got) == 12)
-            assert len(hanging.receiver.got) == PER_WEBHOOK
+            assert len(hanging.receiver.got) == Places().per_webhook
             group.cancel_scope.cancel()
         assert {one.rsplit("-", 1)[0] for one in quick.ids} == set(last)
         assert {one.state for one in await hanging.all(slow)} == {PENDING}
         assert len(await hanging.all(brisk)) == 12
+
+
+async def test_the_slow_receivers_of_one_tenant_hold_up_no_other_tenant(database: str) -> None:
+    """Red has more slow webhooks than there are places, and messages waiting for each, before green has one."""
+    async with placed(database, stuck()) as hanging, receiving() as quick:
+        for _ in range(10):
+            await hanging.create()
+        for _ in range(5):
+            await hanging.ended()
+        egress = quick.egress(hanging.receiver.port)
+        webhooks, places = PostgresWebhooks(hanging.pool, egress.check), Places()
+        assert 10 * places.per_webhook > places.at_once > places.per_tenant
+        courier = Courier(hanging.deliveries, HttpSender(egress), hanging.outcomes.append, pace=AT_ONCE)
+        async with anyio.create_task_group() as group:
+            group.start_soon(courier.work)
+            await hanging.receiver.until(lambda: len(hanging.receiver.got) == places.per_tenant)
+            await webhooks.create("green", quick.url, deadline=soon())
+            last = [await hanging.ended("green") for _ in range(12)]
+            await quick.until(lambda: len(quick.got) == 12)
+            assert len(hanging.receiver.got) == places.per_tenant
+            group.cancel_scope.cancel()
+        assert {one.rsplit("-", 1)[0] for one in quick.ids} == set(last)
+
+
+async def test_places_go_first_to_the_tenants_that_have_the_fewest(database: str) -> None:
+    """Also where there are fewer than messages, and others have more at work already."""
+    async with placed(database) as place:
+        red = [(await place.create())[0].webhook_id for _ in range(3)]
+        green = (await place.create("green"))[0].webhook_id
+        for _ in range(4):
+            await place.ended()
+        await place.ended("green")
+        few = Places(at_once=8, per_tenant=5, per_webhook=2)
+        taken = [one.webhook_id for one in await place.deliveries.claim({red[0]: 1, red[1]: 2}, few, soon())]
+        assert sorted(taken) == sorted([green, *(name for name in taken if name in red)]) and len(taken) == 3
+        assert taken.count(red[1]) == 0 and taken.count(red[0]) <= 1
+        await place.sql("update delivery set due_at = now()")
+        [one] = await place.deliveries.claim({red[0]: 1}, Places(2, 5, 2), soon())
+        assert one.webhook_id == green, "it has none at work"
+        assert await place.deliveries.claim({green: 2}, Places(2, 5, 2), soon()) == []
+
+
+@pytest.mark.parametrize(("status", "held"), [(503, True), (429, True), (500, False)])
+async def test_a_receiver_that_asks_for_a_pause_gets_it(database: str, status: int, held: bool) -> None:
+    """For the message, and where the answer speaks of the receiver, for all that it is to be told; others are not held."""
+
+    async def busy(message: Received) -> int:
+        return status if message.path == "/in" else 204
+
+    async with placed(database, busy) as place:
+        place.receiver.retry_after = "600"
+        webhook, _ = await place.create()
+        other, _ = await place.create(url=place.receiver.url.replace("/in", "/out"))
+        for _ in range(6):
+            await place.ended()
+        one_by_one = Courier(
+            place.deliveries, HttpSender(place.receiver.egress()), place.outcomes.append, places=Places(4, 4, 1)
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(one_by_one.work)
+            await place.receiver.until(lambda: len(place.outcomes) >= (7 if held else 12))
+            await anyio.sleep(0.6)  # a round more
+            group.cancel_scope.cancel()
+        assert place.outcomes.count(Outcome.RETRIED) == (1 if held else 6)
+        waits = "select min(due_at) > now() + interval '9 minutes' from delivery where webhook_id = $1"
+        assert await place.sql(waits, webhook.webhook_id)
+        assert {one.state for one in await place.all(other)} == {DELIVERED}
 
 
 async def test_a_message_that_was_under_way_is_repeated_after_its_lease(database: str) -> None:
@@ -376,8 +443,8 @@ async def test_a_message_that_was_under_way_is_repeated_after_its_lease(database
         webhook, _ = await place.create()
         await place.ended()
         brief = PostgresDeliveries(place.pool, lease_seconds=0.5)
-        [taken] = await brief.claim({}, 4, 32, soon())
-        assert await brief.claim({}, 4, 32, soon()) == [], "leased"
+        [taken] = await brief.claim({}, Places(), soon())
+        assert await brief.claim({}, Places(), soon()) == [], "leased"
         async with anyio.create_task_group() as group:
             group.start_soon(place.courier(deliveries=brief).work)
             await place.receiver.until(lambda: bool(place.receiver.got))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -18,7 +19,7 @@ from pipeline.addresses import forbidden, networks
 from pipeline.deadline import Deadline
 from pipeline.egress import Egress
 from pipeline.errors import DeadlineExceeded, Refused, Unreachable
-from pipeline.webhooks import Due, Outcome, Pace, Verdict, attempt, judge
+from pipeline.webhooks import BUSY, Answer, Due, Outcome, Pace, Verdict, attempt, judge, wanted
 from schemas import signatures
 from schemas.events import TERMINAL_TYPES
 from schemas.runs import RunKind
@@ -147,6 +148,31 @@ def test_every_status_means_one_thing(status: int, number: int) -> None:
         assert verdict.outcome is Outcome.FAILED and str(status) in verdict.error
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0), ("120", 120), ("9" * 400, float("inf")), ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+        ("Thursday, 01-Jan-26 00:02:00 GMT", 120), ("Thu Jan  1 00:02:00 2026", 120),
+        ("Thu, 01 Jan 2026 02:02:00 +0200", 120), ("Wed, 31 Dec 2025 00:00:00 GMT", 0), ("", 0), ("-5", 0), ("1.5", 0),
+        ("soon", 0), ("²", 0), ("Thu, 99 Jan 2026 00:02:00 GMT", 0), ("Thu, 01 Jan 99999 00:00:00 GMT", 0), ("1, 2", 0),
+    ],
+)  # fmt: skip
+def test_what_a_receiver_asks_for_is_seconds_or_a_date(text: str, seconds: float) -> None:
+    """In any of the three forms of RFC 9110; what is neither asks for nothing."""
+    assert wanted(text, datetime(2026, 1, 1, tzinfo=UTC).timestamp()) == seconds
+
+
+@given(st.integers(300, 599).filter(lambda status: status != 410), st.integers(1, 9), st.floats(0, 1e9))
+def test_a_wish_is_granted_up_to_the_longest_pause_and_hurries_nothing(status: int, number: int, wish: float) -> None:
+    """One that speaks of the receiver holds for all that it is to be told."""
+    pace = Pace()
+    usual, verdict = pace.pause(number, 0.5), judge(status, "", number, pace, 0.5, wish)
+    assert verdict.pause == max(usual, min(wish, pace.most))
+    assert verdict.hold == (min(wish, pace.most) if status in BUSY else 0)
+    assert judge(204, "", number, pace, 0.5, wish) == Verdict(Outcome.DELIVERED, 204)
+    assert judge(503, "", pace.attempts, pace, 0.5, wish).hold == min(wish, pace.most)
+
+
 def due(url: str = "https://example.org/", number: int = 1) -> Due:
     message = Message(type="ping", run_id=None, corpus=None, seq=None, at="2026-01-01T00:00:00+00:00", body={})
     return Due(1, number, "wh_0123456789abcdef", url, (SigningSecret.new(), SigningSecret.new()), "ping-1", message)
@@ -155,15 +181,16 @@ def due(url: str = "https://example.org/", number: int = 1) -> Due:
 class Sender:
     """Answers as it is told, and keeps what it was to send."""
 
-    def __init__(self, answer: int | Exception) -> None:
+    def __init__(self, answer: int | Exception, retry_after: str = "") -> None:
         self.answer = answer
+        self.retry_after = retry_after
         self.sent: list[tuple[Mapping[str, str], bytes]] = []
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> int:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> Answer:
         self.sent.append((headers, body))
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        return Answer(self.answer, self.retry_after)
 
 
 async def test_an_attempt_is_signed_by_all_secrets_at_the_time_that_it_is_made() -> None:
@@ -174,6 +201,12 @@ async def test_an_attempt_is_signed_by_all_secrets_at_the_time_that_it_is_made()
     for secret in one.secrets:
         assert verify(secret.reveal(), said, body, 1000) == "ping-1"
         assert secret.reveal() not in repr(one)
+
+
+async def test_an_attempt_hears_when_the_receiver_wants_the_next() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    verdict = await attempt(due(), Sender(503, " Thu, 01 Jan 2026 01:00:00 GMT "), Pace(), at, 0.5)
+    assert (verdict.outcome, verdict.pause, verdict.hold) == (Outcome.RETRIED, 3600, 3600)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +301,8 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     async with receiving(redirect) as receiver:
         for target in ("http://169.254.169.254/", f"http://hooks.test:{receiver.port}/elsewhere"):
             receiver.location = target
-            status = await HttpSender(receiver.egress()).post(receiver.url, {}, b"{}", Deadline.after(10))
-            assert status == 307
+            answer = await HttpSender(receiver.egress()).post(receiver.url, {}, b"{}", Deadline.after(10))
+            assert answer == Answer(307)
     assert [one.path for one in receiver.got] == ["/in", "/in"]
 
 
@@ -285,7 +318,7 @@ async def test_a_name_is_checked_each_time_it_is_resolved() -> None:
             return "" if address == "127.0.0.1" else forbidden(address)
 
         sender = HttpSender(Egress(resolver=rebinding, rule=rule, ports={"http": receiver.port}))
-        assert await sender.post(receiver.url, {}, b"{}", Deadline.after(10)) == 204
+        assert await sender.post(receiver.url, {}, b"{}", Deadline.after(10)) == Answer(204)
         while answers:
             with pytest.raises(Refused, match="address rule"):
                 await sender.post(receiver.url, {}, b"{}", Deadline.after(10))
@@ -313,7 +346,7 @@ async def test_an_answer_without_end_is_left_after_its_head() -> None:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         sender = HttpSender(Egress(allowed=networks("127.0.0.0/8")))
         base = f"http://127.0.0.1:{port}"
-        assert await sender.post(f"{base}/body", {}, b"{}", Deadline.after(10)) == 200
+        assert await sender.post(f"{base}/body", {}, b"{}", Deadline.after(10)) == Answer(200)
         with pytest.raises(Unreachable):
             await sender.post(f"{base}/head", {}, b"{}", Deadline.after(30))
         with pytest.raises(DeadlineExceeded):
@@ -335,5 +368,5 @@ async def test_a_receiver_that_is_away_is_unreachable_and_a_strange_name_too() -
 async def test_a_name_of_other_letters_goes_over_the_wire_in_ascii() -> None:
     async with receiving() as receiver:
         url = f"http://bücher.test:{receiver.port}/in"
-        assert await HttpSender(receiver.egress()).post(url, {}, b"{}", Deadline.after(10)) == 204
+        assert await HttpSender(receiver.egress()).post(url, {}, b"{}", Deadline.after(10)) == Answer(204)
     assert receiver.got[0].headers["host"] == f"xn--bcher-kva.test:{receiver.port}"

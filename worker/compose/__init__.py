@@ -59,13 +59,15 @@ from pipeline.feeds import Feeds, open_feeds
 from pipeline.generations.outside import Outside
 from pipeline.generations.pins import PinBoard
 from pipeline.graphs.inspection import Evidence, GraphInspector
+from pipeline.graphs.ports import GraphReader
 from pipeline.graphtools.execution import MatchExecutor
 from pipeline.index import Indexer
 from pipeline.ingest.batch import BatchPipeline
 from pipeline.ingest.prepare import Limits, Preparer, open_preparer
+from pipeline.ingest.pruning import Pruner
 from pipeline.ingest.repositories import Repositories
 from pipeline.ingest.urls import Fetcher
-from pipeline.ports import DenseIndex, GraphReader
+from pipeline.ports import DenseIndex
 from pipeline.projection import Projection
 from pipeline.retrieval.assistants import Assistants
 from pipeline.retrieval.dense import DenseByManifest
@@ -143,6 +145,7 @@ class Services:
     snapshots: SnapshotCache
     dense: PgvectorDense
     preparer: Preparer
+    repositories: Pruner
     graphs: Mapping[str, GraphReader]
     inspectors: Mapping[str, GraphInspector]
     evidence: Evidence
@@ -207,12 +210,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
     owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(database_url, settings.database_pool_size))
-        stream = await stack.enter_async_context(open_streams(redis_url))
-        doorbell, events = await stack.enter_async_context(open_doorbell(redis_url)), PostgresEvents(pool)
-        herald = await stack.enter_async_context(open_herald(events, stream, doorbell))
-        feeds = await stack.enter_async_context(open_feeds(events, stream))
-        lease, crashes = settings.lease_seconds, settings.max_crashes
-        runs = PostgresRuns(pool, herald, owner=owner, lease_seconds=lease, max_crashes=crashes)
+        runs, events, stream, feeds, doorbell = await open_runs(stack, settings, pool, redis_url, owner)
         snapshots = await stack.enter_async_context(open_snapshots(PostgresSnapshots(pool), SNAPSHOT_BYTES))
         models, helpers, chat = all_models(settings, await openai_client(stack, settings))
         pins, dense = PinBoard(PostgresPins(pool), owner), PgvectorDense(pool)
@@ -245,6 +243,7 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             snapshots=snapshots,
             dense=dense,
             preparer=preparer,
+            repositories=Pruner(settings.repositories, settings.git_cache_bytes, corpora.repositories),
             graphs={"postgres": PostgresGraph(pool, snapshots), **other.readers},
             inspectors={"postgres": PostgresInspector(pool), **other.inspectors},
             evidence=PostgresEvidence(pool),
@@ -256,6 +255,19 @@ async def open_services(settings: WorkerSettings) -> AsyncGenerator[Services, No
             vitals=vitals,
             watched=watched(vitals.metrics, Gauges(PostgresStanding(pool).read, lambda: figures(snapshots))),
         )
+
+
+async def open_runs(
+    stack: AsyncExitStack, settings: WorkerSettings, pool: Pool, redis_url: str, owner: str
+) -> tuple[PostgresRuns, PostgresEvents, RedisStreams, Feeds, ArqDoorbell]:
+    """Open what keeps runs, their events, the stream that these are copied to, who follows it, and what wakes workers."""
+    stream = await stack.enter_async_context(open_streams(redis_url))
+    doorbell, events = await stack.enter_async_context(open_doorbell(redis_url)), PostgresEvents(pool)
+    herald = await stack.enter_async_context(open_herald(events, stream, doorbell))
+    feeds = await stack.enter_async_context(open_feeds(events, stream))
+    lease, crashes = settings.lease_seconds, settings.max_crashes
+    runs = PostgresRuns(pool, herald, owner=owner, lease_seconds=lease, max_crashes=crashes)
+    return runs, events, stream, feeds, doorbell
 
 
 async def open_indexer(
@@ -270,7 +282,7 @@ async def open_indexer(
     """Open what index runs are done with, and what prepares documents; repositories are fetched into the home folder."""
     preparer = await stack.enter_async_context(open_preparer())
     linkers = await stack.enter_async_context(open_preparer(LINKING, LINK_TASK))
-    calls, repositories = anyio.CapacityLimiter(settings.model_concurrency), Repositories(settings.home / "git")
+    calls, repositories = anyio.CapacityLimiter(settings.model_concurrency), Repositories(settings.repositories)
     batch = BatchPipeline(models, preparer, Fetcher(), repositories, PostgresCache(pool), calls)
     return preparer, Indexer(build, batch, projection, linkers, tracing.step, vitals.metrics.paid)
 
@@ -358,8 +370,10 @@ def building(
         lone_changes=postgres_communities.lone_changes,
         grouped_alike=postgres_communities.grouped_alike,
         read_graph=postgres_communities.read_graph,
+        read_labels=postgres_communities.read_labels,
         stored_communities=postgres_communities.stored_communities,
         write_communities=postgres_communities.write_communities,
         promote=postgres_generations.promote,
+        republish=postgres_generations.republish,
         promoted=promoted,
     )

@@ -18,6 +18,7 @@ from pipeline.declare.chat import ChatModel
 from pipeline.declare.tokens import Tokenizer, choose
 from pipeline.errors import ConfigurationError
 from pipeline.ingest.embed import EmbeddingProvider
+from pipeline.ingest.model_folders import model_folder
 from pipeline.ingest.offline import OfflineExtractor
 from pipeline.ingest.summaries import Summariser
 from pipeline.ports import Extractor
@@ -86,7 +87,7 @@ def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI], assis
         lambda wanted: {
             "hash": HashEmbedder,
             "wordllama": WordLlamaEmbedder,
-            "onnx": lambda: OnnxEmbedder(wanted.model),
+            "onnx": lambda: onnx_of(wanted, settings),
             "openai": lambda: embedder(wanted),
         },
         lambda wanted: {
@@ -98,6 +99,14 @@ def models_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI], assis
         summariser,
         assistants.writer,
     )
+
+
+def onnx_of(wanted: EmbeddingSettings, settings: WorkerSettings) -> EmbeddingProvider:
+    """Return the model of a folder, which may be any where the database is the embedded one; reads from disk.
+
+    Raises as `model_folder` and `OnnxEmbedder`.
+    """
+    return OnnxEmbedder(model_folder(wanted.model, settings.models_root, anywhere=settings.database_url is None))
 
 
 def assistants_of(settings: WorkerSettings, client: Callable[[], AsyncOpenAI]) -> Assistants:

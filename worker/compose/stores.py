@@ -18,8 +18,9 @@ from pipeline.adapters.neo4j_reader import Neo4jReader
 from pipeline.deadline import Deadline
 from pipeline.errors import MissingExtra
 from pipeline.graphs.inspection import GraphInspector
+from pipeline.graphs.ports import GraphReader, GraphStore
 from pipeline.graphtools.execution import MatchExecutor
-from pipeline.ports import DenseIndex, DenseStore, GraphReader, GraphStore
+from pipeline.ports import DenseIndex, DenseStore
 from worker.settings import WorkerSettings
 
 _log = structlog.get_logger(__name__)

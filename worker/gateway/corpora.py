@@ -12,6 +12,7 @@ from worker.app import Sapwood
 from worker.gateway.access import sapwood_of
 from worker.gateway.limits import Limits
 from worker.gateway.lines import MEDIA_TYPE, JsonLines
+from worker.gateway.local import check_model
 from worker.gateway.orders import (
     CollectOrder,
     CommunityView,
@@ -42,6 +43,7 @@ async def list_corpora(request: Request, principal: Reading) -> list[CorpusSumma
 async def create_corpus(order: CorpusOrder, request: Request, response: Response, principal: Indexing) -> CorpusView:
     """Make a corpus. One of this name that is there already is a conflict; its settings have a route of their own."""
     sapwood = sapwood_of(request, principal)
+    check_model(order.settings, request.app.state.settings)
     try:
         await sapwood.corpus(order.name)
     except NotFound:
@@ -61,6 +63,7 @@ async def show_corpus(corpus: CorpusName, request: Request, principal: Reading) 
 async def set_settings(corpus: CorpusName, order: SettingsOrder, request: Request, principal: Indexing) -> CorpusView:
     """Replace all settings; the next index run follows them."""
     sapwood = sapwood_of(request, principal)
+    check_model(order.settings, request.app.state.settings)
     await sapwood.set_settings(corpus, order.settings)
     return await _view(sapwood, corpus)
 

@@ -6,7 +6,9 @@ import ipaddress
 from pathlib import Path
 
 from pipeline.errors import ConfigurationError, Refused
+from pipeline.ingest.model_folders import model_folder
 from pipeline.ingest.revisions import PREFIX
+from schemas.settings import CorpusSettings
 from worker.gateway.access import Principal, Scope
 from worker.settings import WorkerSettings
 
@@ -74,3 +76,13 @@ def check_places(sources: list[str], settings: WorkerSettings, tenant: str) -> N
                 raise Refused(
                     "path rule: files are read from the tenant's own folder in SAPWOOD_GATEWAY_SOURCE_ROOTS alone"
                 )
+
+
+def check_model(corpus: CorpusSettings | None, settings: WorkerSettings) -> None:
+    """Check that callers may have this model read: with keys only what lies below SAPWOOD_MODELS_ROOT.
+
+    Raises:
+        Refused, ConfigurationError: see `model_folder`.
+    """
+    if corpus is not None and corpus.embedding.provider == "onnx" and needs_keys(settings):
+        model_folder(corpus.embedding.model, settings.models_root, anywhere=False)

@@ -14,7 +14,7 @@ from schemas.documents import Outcome
 from schemas.runs import RunKind
 from worker.gateway.access import Scope, sapwood_of
 from worker.gateway.limits import Limits
-from worker.gateway.local import check_places
+from worker.gateway.local import check_model, check_places
 from worker.gateway.orders import (
     CancelOrder,
     CorpusName,
@@ -57,6 +57,7 @@ async def index(
     For another request than the first, the key is refused.
     """
     sapwood = sapwood_of(request, principal)
+    check_model(order.settings, request.app.state.settings)
     await anyio.to_thread.run_sync(check_places, order.sources, request.app.state.settings, principal.tenant)
     await cast("Limits", request.app.state.limits).share(sapwood)
     sources = list(order.sources)

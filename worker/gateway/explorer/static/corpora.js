@@ -148,6 +148,10 @@ function account({ manifest, published_at: published }) {
     ['Graph', `${manifest.extraction} in ${manifest.graph_store}`],
     ['Communities', `${counted(manifest.levels, 'level')}, modularity ${manifest.modularity.toFixed(2)}`],
     manifest.rolled_back_from !== null && ['Rolled back', `from generation ${manifest.rolled_back_from}`],
+    (manifest.contexts || manifest.failed_contexts) && [
+      'Contexts of chunks',
+      `${count(manifest.contexts ?? 0)} written, ${count(manifest.failed_contexts ?? 0)} failed`,
+    ],
     manifest.input_tokens > 0 && [
       'Model tokens',
       `${count(manifest.input_tokens)} in, ${count(manifest.output_tokens)} out`,
