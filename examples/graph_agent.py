@@ -11,8 +11,9 @@ import sys
 from typing import Any, cast
 
 import anyio
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, OpenAIError
 
+from pipeline.errors import SapwoodError
 from pipeline.graphtools.calls import answer_openai
 from pipeline.graphtools.definitions import SYSTEM_PROMPT
 from worker.app import open_sapwood
@@ -39,4 +40,7 @@ async def answer(question: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(anyio.run(answer, " ".join(sys.argv[1:])) + "\n")
+    try:
+        sys.stdout.write(anyio.run(answer, " ".join(sys.argv[1:]) or "Which teams are part of what?") + "\n")
+    except (SapwoodError, OpenAIError) as error:
+        sys.exit(str(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 
 from pipeline.declare import ActionType, Knowledge, Search, Strategy, action, role
+from pipeline.errors import SapwoodError
 from worker.app import open_sapwood
 from worker.grounded import open_grounded
 
@@ -38,4 +39,7 @@ async def main(question: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, " ".join(sys.argv[1:]))
+    try:
+        anyio.run(main, " ".join(sys.argv[1:]) or "Who may use the Laser Cutter?")
+    except SapwoodError as error:
+        sys.exit(str(error))

@@ -1,7 +1,21 @@
-"""`python -m worker` is the command `sapwood`."""
+"""`sapwood`, which is also `python -m worker`."""
 
 from __future__ import annotations
 
-from worker.cli import main
+import os
+import sys
 
-main()
+
+def main() -> None:
+    """Load the command and run it. Loading takes a while: who interrupts it is told so, and not where it was."""
+    try:
+        from worker.cli import main as command
+    except KeyboardInterrupt:
+        sys.stderr.write("sapwood: interrupted\n")
+        sys.stderr.flush()
+        os._exit(4)  # `Exit.STOPPED`, which may not be loaded; CPython can forget that the interrupt was caught
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -136,11 +136,8 @@ class Sapwood:
         made = [await self._source(one, include, exclude) for one in sources]
         if not made and not await self.sources(corpus):
             raise InvalidRequest(f"{corpus} has no sources yet; name a folder, a file or a URL.")
+        await self._check(settings or await self.settings_of(corpus))  # before they are the corpus's
         found = await self.create_corpus(corpus, settings)
-        self.services.projection.check(found.settings)
-        self.services.models.embedding(found.settings.embedding)
-        if not found.settings.graph_indexing.build_code_graph:
-            await self.services.models.extractor(found.settings)
         with tracing.enqueueing(RunKind.INDEX) as traceparent:
             payload = IndexPayload(
                 corpus=corpus,
@@ -332,10 +329,18 @@ class Sapwood:
         for one, keep, _ in await self.services.collector.corpora(_soon()):
             if one == corpus:
                 await self.services.collector.collect(corpus, keep, Deadline.after(LONG))
+        await self.services.repositories.prune(_soon())
         try:
             await self.services.outside.collect(corpus, Deadline.after(LONG))
         except SapwoodError as error:  # the run is done whatever that store says; the next pass finds what is left
             _log.warning("outside.collect", error=str(error))
+
+    async def _check(self, settings: CorpusSettings) -> None:
+        """Check that this process could index by these settings. Raises ConfigurationError."""
+        self.services.projection.check(settings)
+        self.services.models.embedding(settings.embedding)
+        if not settings.graph_indexing.build_code_graph:
+            await self.services.models.extractor(settings)
 
     async def _earlier(self, corpus: str, kind: RunKind, key: str, digest: bytes) -> RunInfo | None:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, cast
 
 import orjson
 from pydantic import ValidationError
@@ -22,10 +23,14 @@ def apply_changes(settings: CorpusSettings, changes: Sequence[str]) -> CorpusSet
     for change in changes:
         path, equals, text = change.partition("=")
         section, dot, field = path.strip().partition(".")
-        if not equals or not dot or section not in values:
-            sections = ", ".join(sorted(values))
+        known = values.get(section)
+        if not equals or not dot or not isinstance(known, dict):
+            sections = ", ".join(sorted(name for name, fields in values.items() if isinstance(fields, dict)))
             raise ConfigurationError(f"{change!r} is not section.field=value; the sections are {sections}")
-        values[section][field] = _value(text)
+        fields = cast("dict[str, Any]", known)
+        if field not in fields:
+            raise ConfigurationError(f"{section}.{field}: there is no such setting; {_near(section, field, fields)}")
+        fields[field] = _value(text)
     return validated(values)
 
 
@@ -34,8 +39,19 @@ def validated(values: dict[str, Any]) -> CorpusSettings:
     try:
         return CorpusSettings.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ConfigurationError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise ConfigurationError(first_fault(error)) from error
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first field that is wrong, and what is wrong with it."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _near(section: str, field: str, fields: Mapping[str, Any]) -> str:
+    close = get_close_matches(field, fields, n=1)
+    return f"did you mean {section}.{close[0]}?" if close else f"{section} has {', '.join(fields)}"
 
 
 def _value(text: str) -> Any:

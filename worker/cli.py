@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import gc as collector
-import re
 import sys
-from collections.abc import Awaitable, Callable
-from enum import IntEnum
+from collections.abc import Sequence
+from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
 import typer
 
-from pipeline.errors import (
-    ConfigurationError,
-    DeadlineExceeded,
-    InvalidRequest,
-    RunCancelled,
-    SapwoodError,
-)
+from pipeline.errors import InvalidRequest, NotFound
 from pipeline.ingest.sources import at_revision
 from schemas.query import Strategy
 from worker import operations, show
-from worker.app import Sapwood, open_sapwood
+from worker.app import Sapwood
 from worker.changes import apply_changes
-from worker.code_commands import register as register_code
+from worker.code_commands import code
+from worker.commands import Json, run, seconds
 from worker.embedded_commands import register
+from worker.endings import Exit, guarded
 from worker.gateway.command import gateway
-from worker.graph_commands import register as register_graphs
+from worker.graph_commands import graphs, match
 from worker.health import verdict
-from worker.key_commands import register as register_keys
+from worker.key_commands import keys, tenants
 from worker.mcp.command import mcp
-from worker.settings import load
-from worker.webhook_commands import register as register_webhooks
+from worker.settings import load, misspelt
+from worker.webhook_commands import webhooks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,92 +39,57 @@ app = typer.Typer(
     help="GraphRAG in production: index jobs, atomic generations, retrieval events.\n\n"
     "**Exit codes**: 0 done, 1 failed, 2 usage or configuration, 3 partial (some documents failed), 4 cancelled or expired.",
 )
+
+
+def tell_version(asked: bool) -> None:
+    """Print the version and end, if it was asked for."""
+    if asked:
+        show.out.print(f"sapwood {version('sapwood')}")
+        raise typer.Exit(Exit.DONE)
+
+
+@app.callback()
+def check_environment(
+    context: typer.Context,
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    for name, meant in ({} if context.invoked_subcommand in TELL_THEMSELVES else misspelt()).items():
+        show.problem(f"{name} is not a setting; did you mean {meant}?")
+
+
 corpus_app = typer.Typer(no_args_is_help=True, help="Make, list, show and delete corpora.")
 app.add_typer(corpus_app, name="corpus")
 register(app)
 
 
+TELL_THEMSELVES = frozenset({"doctor", "worker", "gateway", "up"})
+"""Commands that say it in their own form, or in their logs, when a variable is misspelt."""
+
 YOUNG = (100_000, 10, 10)
 """When the garbage collector looks for cycles: rows come and go by the hundred thousand, and hold none."""
 
 
-class Exit(IntEnum):
-    """What the exit status of a command means."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    PARTIAL = 3
-    STOPPED = 4
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 CorpusName = Annotated[str, typer.Argument(metavar="CORPUS", help="Name of the corpus.")]
 Changes = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. `chunk.max_chars=800`.")
 ]
 
 
-def run(action: Callable[[Sapwood], Awaitable[int]]) -> None:
-    """Open the application, act, and leave the process with the action's exit code."""
-
-    async def main() -> int:
-        async with open_sapwood(load()) as sapwood:
-            return await action(sapwood)
-
-    raise typer.Exit(guarded(lambda: anyio.run(main)))
-
-
-register_keys(app, run)
-register_webhooks(app, run)
-register_graphs(app, run)
-register_code(app, run)
+for name, part in {"tenant": tenants, "key": keys, "webhook": webhooks, "graph": graphs, "code": code}.items():
+    app.add_typer(part, name=name)
+app.command()(match)
 app.command()(gateway)
 app.command()(mcp)
 
 
-def guarded(action: Callable[[], int]) -> int:
-    """Run an action; an error of ours becomes one line on stderr and its exit code."""
-    try:
-        return action()
-    except KeyboardInterrupt:
-        show.problem("interrupted")
-        return Exit.STOPPED
-    except SapwoodError as error:
-        show.problem(str(error))
-        return exit_code(error)
-    except BaseExceptionGroup as group:
-        found = first_of_ours(group)
-        if found is None:
-            raise
-        show.problem(str(found))
-        return exit_code(found)
-
-
-def exit_code(error: SapwoodError) -> int:
-    """Return the exit code of an error."""
-    if isinstance(error, ConfigurationError | InvalidRequest):
-        return Exit.USAGE
-    return Exit.STOPPED if isinstance(error, RunCancelled | DeadlineExceeded) else Exit.FAILED
-
-
-def first_of_ours(group: BaseExceptionGroup[BaseException]) -> SapwoodError | None:
-    """Return the first error of ours in a group, or None."""
-    ours = group.subgroup(SapwoodError)
-    while isinstance(ours, BaseExceptionGroup):
-        inner = ours.exceptions[0]
-        if isinstance(inner, SapwoodError):
-            return inner
-        ours = inner
-    return None
-
-
-def seconds(text: str) -> float:
-    """Return the seconds in `2s`, `300ms`, `1m` or `2`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise typer.BadParameter(f"{text!r} is not a duration; write `2s`, `300ms` or `1m`", param_hint="--deadline")
-    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
+def pairs(items: Sequence[str]) -> dict[str, str]:
+    """Return the values in `KEY=VALUE` by key. Raises BadParameter."""
+    for item in items:
+        if item.find("=") < 1:
+            raise typer.BadParameter(f"{item!r} is not KEY=VALUE", param_hint="--filter")
+    return {key: value for key, _, value in (item.partition("=") for item in items)}
 
 
 @corpus_app.command("list")
@@ -174,7 +135,7 @@ def corpus_delete(
     corpus: CorpusName, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, json: Json = False
 ) -> None:
     """Delete a corpus with everything that came from it."""
-    if not yes and not typer.confirm(f"Delete {corpus} and all that is in it?"):
+    if not yes and not agreed(f"Delete {corpus} and all that is in it?"):
         raise typer.Exit(Exit.STOPPED)
 
     async def action(sapwood: Sapwood) -> int:
@@ -183,6 +144,15 @@ def corpus_delete(
         return Exit.DONE
 
     run(action)
+
+
+def agreed(question: str) -> bool:
+    """Ask on standard error; without an answer it is no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        show.problem("nobody answered; with --yes nobody is asked")
+        return False
 
 
 @app.command()
@@ -198,7 +168,9 @@ def index(
     submodules: Annotated[bool, typer.Option("--submodules", help="Of repositories also the submodules.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the work to `sapwood worker`.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on: sync again whenever a file changes.")] = False,
-    include: Annotated[list[str], typer.Option(help="Only files that match this glob.")] = [],  # noqa: B006
+    include: Annotated[
+        list[str], typer.Option(help="Only files that match this glob; hidden ones too if it names a dot.")
+    ] = [],  # noqa: B006
     exclude: Annotated[list[str], typer.Option(help="No files that match this glob.")] = [],  # noqa: B006
     changes: Changes = [],  # noqa: B006
     actor: Annotated[str, typer.Option(help="With --override-reason: who lets a sparse generation pass.")] = "",
@@ -206,6 +178,8 @@ def index(
     json: Json = False,
 ) -> None:
     """Make CORPUS mirror these sources: new, changed and vanished files. Without a SOURCE: those it remembers.
+
+    Of folders, hidden files, `node_modules`, and what a `.gitignore` names are left out.
 
     Examples: `sapwood index handbook examples/handbook` ·
     `sapwood index site https://example.org/page.html --detach` · `sapwood index notes ~/notes --watch` ·
@@ -270,7 +244,7 @@ def query(
         "deadline": seconds(deadline),
         "partial": not strict,
         "neighbors": neighbors,
-        "filters": {key: value for key, _, value in (item.partition("=") for item in filters)},
+        "filters": pairs(filters),
         "ranking": ranking or None,
         "expander": expander,
         "navigator_model": navigator,
@@ -285,7 +259,9 @@ def query(
 @app.command()
 def events(
     target: Annotated[str, typer.Argument(metavar="RUN|CORPUS", help="A run's id, or a corpus's name.")],
-    after: Annotated[int, typer.Option(min=0, help="Only events after this number.")] = 0,
+    after: Annotated[
+        int, typer.Option(min=0, help="Only events after this number; of a corpus: after this position.")
+    ] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
     json: Json = False,
 ) -> None:
@@ -326,7 +302,10 @@ def rollback(
     """Publish an earlier generation again, as a new number."""
 
     async def action(sapwood: Sapwood) -> int:
-        new = await sapwood.rollback(corpus, number)
+        try:
+            new = await sapwood.rollback(corpus, number)
+        except NotFound as error:
+            raise NotFound(f"{error} {await operations.retained(sapwood, corpus)}") from error
         show.done(f"generation {number} is current again, as {new}", {"generation": new, "from": number}, json)
         return Exit.DONE
 
@@ -336,7 +315,7 @@ def rollback(
 @app.command()
 def export(
     corpus: CorpusName,
-    generation: Annotated[int | None, typer.Option(help="Which; default: the current one.")] = None,
+    generation: Annotated[int | None, typer.Option(min=1, help="Which; default: the current one.")] = None,
     graph: Annotated[
         bool, typer.Option("--graph", help="Only the current graph, from the store that serves it.")
     ] = False,
@@ -371,7 +350,7 @@ def gc(
 
     async def action(sapwood: Sapwood) -> int:
         counts = await sapwood.gc(corpus, keep)
-        show.done(", ".join(f"{n} {name}" for name, n in counts.items() if n) or "nothing to remove", counts, json)
+        show.collected(counts, json)
         return Exit.DONE
 
     run(action)
@@ -407,7 +386,10 @@ def health(
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command; a character that the terminal's encoding lacks is shown as `?`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     collector.freeze()
     collector.set_threshold(*YOUNG)
-    app()
+    app(prog_name="sapwood")

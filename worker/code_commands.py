@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -15,11 +15,10 @@ from pipeline.graphs.parts import GraphRef
 from schemas.code import CodeAnswer, CodeQuestion, CodeReference, CodeSymbol
 from worker import show
 from worker.app import Sapwood
+from worker.commands import Json, run
 
 CALL = 30.0
 
-Run = Callable[[Callable[[Sapwood], Awaitable[int]]], None]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Corpus = Annotated[str, typer.Option("--corpus", help="The corpus, indexed with `graph_indexing.build_code_graph`.")]
 Symbol = Annotated[
     str, typer.Argument(metavar="SYMBOL", help="`path::Class.method`, the end of it (`Class.method`), or a name.")
@@ -50,83 +49,80 @@ _LISTINGS = {
 """The questions that are asked alike: what they show, and the rest of an example."""
 
 
-def register(app: typer.Typer, run: Run) -> None:
-    """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
-    commands = _Commands(run)
-    code = typer.Typer(
-        no_args_is_help=True, help="Ask who calls, inherits and imports what in a corpus of source code."
-    )
-    for question, (said, example) in _LISTINGS.items():
-        text = f"{said}\n\nExample: `sapwood code {question} {example}`"
-        code.command(question.value, help=text)(commands.listing(question))
-    code.command()(commands.path)
-    code.command()(commands.symbols)
-    app.add_typer(code, name="code")
+code = typer.Typer(no_args_is_help=True, help="Ask who calls, inherits and imports what in a corpus of source code.")
 
 
-class _Commands:
-    def __init__(self, run: Run) -> None:
-        self._run = run
+def listing(question: CodeQuestion) -> Callable[..., None]:
+    """Return the command that lists what a question has for an answer."""
 
-    def listing(self, question: CodeQuestion) -> Callable[..., None]:
-        """Return the command that lists what a question has for an answer."""
-
-        def command(
-            symbol: Symbol,
-            corpus: Corpus,
-            depth: Depth = 1,
-            limit: Limit = 100,
-            tenant: Tenant = "default",
-            json: Json = False,
-        ) -> None:
-            self._ask(question, symbol, corpus, tenant, json, depth=depth, limit=limit)
-
-        return command
-
-    def path(
-        self,
+    def command(
         symbol: Symbol,
-        to: Annotated[str, typer.Argument(metavar="TO", help="Where the chain is to end.")],
         corpus: Corpus,
+        depth: Depth = 1,
+        limit: Limit = 100,
         tenant: Tenant = "default",
         json: Json = False,
     ) -> None:
-        """Show a shortest chain of calls from SYMBOL to another.
+        _ask(question, symbol, corpus, tenant, json, depth=depth, limit=limit)
 
-        Example: `sapwood code path Fetcher.fetch addresses.py::forbidden --corpus sapwood`
-        """
-        self._ask(CodeQuestion.PATH, symbol, corpus, tenant, json, to=to)
+    return command
 
-    def symbols(
-        self, symbol: Symbol, corpus: Corpus, limit: Limit = 100, tenant: Tenant = "default", json: Json = False
-    ) -> None:
-        """Show the symbols that SYMBOL may stand for; of a module or class, given by its id, what it contains.
 
-        Example: `sapwood code symbols pipeline/plan.py --corpus sapwood`
-        """
-        self._ask(CodeQuestion.SYMBOLS, symbol, corpus, tenant, json, limit=limit)
+for _question, (_said, _example) in _LISTINGS.items():
+    _text = f"{_said}\n\nExample: `sapwood code {_question} {_example}`"
+    code.command(_question.value, help=_text)(listing(_question))
 
-    def _ask(
-        self,
-        question: CodeQuestion,
-        symbol: str,
-        corpus: str,
-        tenant: str,
-        json: bool,
-        *,
-        to: str = "",
-        depth: int = 1,
-        limit: int = 100,
-    ) -> None:
-        async def action(sapwood: Sapwood) -> int:
-            answer = await ask(Sapwood(sapwood.services, tenant), corpus, question, symbol, to, depth, limit)
-            if json:
-                show.as_json(answer.model_dump(mode="json"))
-            else:
-                _show(answer)
-            return 0
 
-        self._run(action)
+@code.command("path")
+def path(
+    symbol: Symbol,
+    to: Annotated[str, typer.Argument(metavar="TO", help="Where the chain is to end.")],
+    corpus: Corpus,
+    tenant: Tenant = "default",
+    json: Json = False,
+) -> None:
+    """Show a shortest chain of calls from SYMBOL to another.
+
+    Example: `sapwood code path Fetcher.fetch addresses.py::forbidden --corpus sapwood`
+    """
+    _ask(CodeQuestion.PATH, symbol, corpus, tenant, json, to=to)
+
+
+@code.command("symbols")
+def symbols(symbol: Symbol, corpus: Corpus, limit: Limit = 100, tenant: Tenant = "default", json: Json = False) -> None:
+    """Show the symbols that SYMBOL may stand for; of a module or class, given by its id, what it contains.
+
+    Example: `sapwood code symbols pipeline/plan.py --corpus sapwood`
+    """
+    _ask(CodeQuestion.SYMBOLS, symbol, corpus, tenant, json, limit=limit)
+
+
+def _ask(
+    question: CodeQuestion,
+    symbol: str,
+    corpus: str,
+    tenant: str,
+    json: bool,
+    *,
+    to: str = "",
+    depth: int = 1,
+    limit: int = 100,
+) -> None:
+    async def action(sapwood: Sapwood) -> int:
+        answer = await ask(Sapwood(sapwood.services, tenant), corpus, question, symbol, to, depth, limit)
+        if json:
+            show.as_json(answer.model_dump(mode="json"))
+        else:
+            _show(answer)
+        return 0
+
+    run(action)
+
+
+def no_code_graph(corpus: str) -> str:
+    """Return what to do about a corpus without a graph of source code."""
+    cure = f"`sapwood index {corpus} --set graph_indexing.build_code_graph=true` makes one."
+    return f"{corpus} has no graph of source code; {cure}"
 
 
 async def ask(
@@ -136,8 +132,7 @@ async def ask(
     deadline = Deadline.after(CALL)
     async with sapwood.services.pins.pin(sapwood.tenant, corpus, deadline) as pinned:
         if pinned.manifest.policy != "code":
-            cure = f"`sapwood index {corpus} --set graph_indexing.build_code_graph=true` makes one."
-            raise InvalidRequest(f"{corpus} has no graph of source code; {cure}")
+            raise InvalidRequest(no_code_graph(corpus))
         inspector = sapwood.services.inspector(pinned.manifest.graph_store)
         questions = Questions(inspector, GraphRef.of(pinned.corpus_id, pinned.manifest), deadline)
         return await questions.ask(question, symbol, to, depth, limit)
@@ -152,9 +147,9 @@ def _show(answer: CodeAnswer) -> None:
     for symbol in answer.symbols:
         _line(symbol)
     if not answer.references and not answer.symbols:
-        show.err.print("[dim]nothing found[/dim]")
+        show.hint("nothing found")
     if answer.truncated:
-        show.err.print("[dim]there may be more: --limit shows them[/dim]")
+        show.hint("there may be more: --limit shows them")
 
 
 def _line(symbol: CodeSymbol) -> None:

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import anyio
 import typer
+from rich.markup import escape
 
 from pipeline.deadline import Deadline
-from pipeline.errors import SapwoodError
 from worker import embedded, show
+from worker.commands import Json
 from worker.compose import apply_migrations
 from worker.doctor import await_schema, diagnose
+from worker.endings import guarded
 from worker.gateway.command import serve_here
 from worker.settings import load
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,12 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _ended(action: Callable[[], int]) -> None:
-    try:
-        code = action()
-    except SapwoodError as error:
-        show.problem(str(error))
-        code = 2 if not error.retryable else 1
-    raise typer.Exit(code)
+    raise typer.Exit(guarded(action))
 
 
 def up(
@@ -77,7 +72,7 @@ def status(json: Json = False) -> None:
         else:
             for server in found:
                 state = f"runs as {server.pid}" if server.running else "is stopped"
-                show.out.print(f"{server.name} {state}  [dim]{server.socket}[/dim]")
+                show.out.print(f"{server.name} {state}  [dim]{escape(str(server.socket))}[/dim]")
         return 0 if all(server.running for server in found) else 1
 
     _ended(action)
@@ -94,7 +89,7 @@ def doctor(json: Json = False) -> None:
             for check in checks:
                 mark = "[green]ok[/green]  " if check.ok else "[red]FAIL[/red]"
                 cure = f"\n       → {check.cure}" if check.cure else ""
-                show.out.print(f"{mark} {check.name}: {check.detail}{cure}", markup=True)
+                show.out.print(f"{mark} {escape(f'{check.name}: {check.detail}{cure}')}")
         return 0 if all(check.ok for check in checks) else 1
 
     _ended(action)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -11,8 +11,6 @@ import anyio.to_thread
 import orjson
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
-from rich.table import Table
 
 from pipeline.deadline import Deadline
 from pipeline.errors import InvalidRequest, Refusal
@@ -23,6 +21,8 @@ from schemas.exposed import GraphSchema
 from schemas.published import GraphLimits, Publication, PublishedGraph
 from worker import show
 from worker.app import Sapwood
+from worker.code_commands import no_code_graph
+from worker.commands import Json, run, seconds
 
 MOST_PAGES = 10_000
 """Pages that `--all` fetches at most."""
@@ -38,8 +38,6 @@ USAGE, FAILED, STOPPED = 2, 1, 4
 _CODES = {Code.QUERY_TIMEOUT: STOPPED, **dict.fromkeys((Code.CONNECTION_FAILED, Code.QUERY_FAILED), FAILED)}
 """Exit codes of refusals that are not about what was asked."""
 
-Run = Callable[[Callable[[Sapwood], Awaitable[int]]], None]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Tenant = Annotated[str, typer.Option(help="Whose graph it is.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name by which agents ask for it.")]
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A published graph: `sapwood graph list`.")]
@@ -49,17 +47,7 @@ Param = Annotated[
 ]
 
 
-def register(app: typer.Typer, run: Run) -> None:
-    """Add the commands to the application; `run` opens it for an action and ends the process with its exit code."""
-    commands = _Commands(run)
-    graphs = typer.Typer(no_args_is_help=True, help="Let agents ask the graph of a corpus, through an allow-list.")
-    graphs.command("propose")(commands.propose)
-    graphs.command("publish")(commands.publish)
-    graphs.command("list")(commands.listing)
-    graphs.command("show")(commands.show)
-    graphs.command("remove")(commands.remove)
-    app.add_typer(graphs, name="graph")
-    app.command("match")(commands.match)
+graphs = typer.Typer(no_args_is_help=True, help="Let agents ask the graph of a corpus, through an allow-list.")
 
 
 def valued(parameters: Sequence[str]) -> dict[str, object]:
@@ -96,153 +84,155 @@ def pointed(expression: str, refusal: Refusal) -> str:
     return f"{said}\n  {line.expandtabs(TAB)}\n  {lead}^"
 
 
-class _Commands:
-    def __init__(self, run: Run) -> None:
-        self._run = run
+@graphs.command("propose")
+def propose(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Name of the corpus.")],
+    tenant: Tenant = "default",
+) -> None:
+    """Print an allow-list made from what the graph of CORPUS holds, most frequent types first; then trim it.
 
-    def propose(
-        self,
-        corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Name of the corpus.")],
-        tenant: Tenant = "default",
-    ) -> None:
-        """Print an allow-list made from what the graph of CORPUS holds, most frequent types first; then trim it.
+    Example: `sapwood graph propose handbook > schema.json`
+    """
 
-        Example: `sapwood graph propose handbook > schema.json`
-        """
+    async def action(sapwood: Sapwood) -> int:
+        proposal = await _for(sapwood, tenant).graphs.propose(corpus)
+        sys.stdout.write(proposal.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+        return 0
 
-        async def action(sapwood: Sapwood) -> int:
-            proposal = await _for(sapwood, tenant).graphs.propose(corpus)
-            sys.stdout.write(proposal.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+    run(action)
+
+
+@graphs.command("publish")
+def publish(
+    name: Name,
+    schema: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The allow-list as JSON; `-` reads standard input, `code` is ready-made."),
+    ],
+    corpus: Annotated[str, typer.Option(help="The corpus whose graph it is.")],
+    description: Annotated[str, typer.Option(help="What agents are told is in it.")] = "",
+    page_size: Annotated[int, typer.Option(help="Records of a page that asks for no size.")] = 20,
+    max_page_size: Annotated[int, typer.Option(help="Records of a page at most.")] = 100,
+    max_hops: Annotated[int, typer.Option(help="Hops of a query at most.")] = 3,
+    deadline: Annotated[str, typer.Option(help="How long a query may take, e.g. `5s`.")] = "10s",
+    steps: Annotated[int, typer.Option(help="Matches that a query may look at.")] = 1_000_000,
+    demand_disclosure: Annotated[
+        bool, typer.Option("--demand-disclosure", help="Types must be described before they are queried.")
+    ] = False,
+    tenant: Tenant = "default",
+    json: Json = False,
+) -> None:
+    """Let agents ask the graph of a corpus under NAME: what the allow-list names, and nothing else of it.
+
+    A name that is published already is replaced. Workers and gateways follow at once. `code` stands for the allow-list of
+    source code, which fits every corpus with `graph_indexing.build_code_graph`; a file of that name is `./code`.
+
+    Example: `sapwood graph publish repository code --corpus sapwood`
+
+    Example: `sapwood graph publish workshop schema.json --corpus handbook --description "Who may use which machine"`
+    """
+    limits: dict[str, Any] = {
+        "page_size": page_size,
+        "max_page_size": max_page_size,
+        "max_hops": max_hops,
+        "deadline": seconds(deadline),
+        "steps": steps,
+    }
+
+    async def action(sapwood: Sapwood) -> int:
+        what = await anyio.to_thread.run_sync(_publication, schema, corpus, description, limits, demand_disclosure)
+        made = await _for(sapwood, tenant).graphs.publish(name, what)
+        show.done(f"{made.name} is published: {_summary(made)}", made.model_dump(mode="json"), json)
+        settings = await _for(sapwood, tenant).settings_of(corpus)
+        if schema == "code" and not settings.graph_indexing.build_code_graph:
+            show.hint(no_code_graph(corpus))
+        return 0
+
+    run(action)
+
+
+@graphs.command("list")
+def listing(tenant: Tenant = "default", json: Json = False) -> None:
+    """List the published graphs.
+
+    Example: `sapwood graph list`
+    """
+
+    async def action(sapwood: Sapwood) -> int:
+        found = await _for(sapwood, tenant).graphs.listing()
+        if json:
+            show.as_json([one.model_dump(mode="json") for one in found])
             return 0
+        rows: list[tuple[str, ...]] = []
+        for one in found:
+            counts = (str(len(one.graph_schema.node_types)), str(len(one.graph_schema.edge_types)))
+            rows.append((one.name, one.corpus, *counts, one.description))
+        show.grid(("name", "corpus", "labels", "edge types", "description"), rows)
+        return 0
 
-        self._run(action)
+    run(action)
 
-    def publish(
-        self,
-        name: Name,
-        schema: Annotated[
-            str,
-            typer.Argument(
-                metavar="FILE", help="The allow-list as JSON; `-` reads standard input, `code` is ready-made."
-            ),
-        ],
-        corpus: Annotated[str, typer.Option(help="The corpus whose graph it is.")],
-        description: Annotated[str, typer.Option(help="What agents are told is in it.")] = "",
-        page_size: Annotated[int, typer.Option(help="Records of a page that asks for no size.")] = 20,
-        max_page_size: Annotated[int, typer.Option(help="Records of a page at most.")] = 100,
-        max_hops: Annotated[int, typer.Option(help="Hops of a query at most.")] = 3,
-        deadline: Annotated[str, typer.Option(help="How long a query may take, e.g. `5s`.")] = "10s",
-        steps: Annotated[int, typer.Option(help="Matches that a query may look at.")] = 1_000_000,
-        demand_disclosure: Annotated[
-            bool, typer.Option("--demand-disclosure", help="Types must be described before they are queried.")
-        ] = False,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Let agents ask the graph of a corpus under NAME: what the allow-list names, and nothing else of it.
 
-        A name that is published already is replaced. Workers and gateways follow at once. `code` stands for the allow-list of
-        source code, which fits every corpus with `graph_indexing.build_code_graph`; a file of that name is `./code`.
+@graphs.command("show")
+def show_one(name: Name, tenant: Tenant = "default") -> None:
+    """Print what is published under NAME, as JSON; its `graph_schema` can be edited and published again.
 
-        Example: `sapwood graph publish repository code --corpus sapwood`
+    Example: `sapwood graph show workshop`
+    """
 
-        Example: `sapwood graph publish workshop schema.json --corpus handbook --description "Who may use which machine"`
-        """
-        from worker.cli import seconds  # the commands are registered while that module is loaded
+    async def action(sapwood: Sapwood) -> int:
+        found = await _for(sapwood, tenant).graphs.get(name)
+        values = found.model_dump(mode="json", exclude={"graph_schema"})
+        values["graph_schema"] = found.graph_schema.model_dump(mode="json", exclude_defaults=True)
+        sys.stdout.write(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return 0
 
-        limits: dict[str, Any] = {
-            "page_size": page_size,
-            "max_page_size": max_page_size,
-            "max_hops": max_hops,
-            "deadline": seconds(deadline),
-            "steps": steps,
-        }
+    run(action)
 
-        async def action(sapwood: Sapwood) -> int:
-            what = await anyio.to_thread.run_sync(_publication, schema, corpus, description, limits, demand_disclosure)
-            made = await _for(sapwood, tenant).graphs.publish(name, what)
-            show.done(f"{made.name} is published: {_summary(made)}", made.model_dump(mode="json"), json)
-            return 0
 
-        self._run(action)
+@graphs.command("remove")
+def remove(name: Name, tenant: Tenant = "default", json: Json = False) -> None:
+    """Publish a graph no longer; the corpus stays as it is.
 
-    def listing(self, tenant: Tenant = "default", json: Json = False) -> None:
-        """List the published graphs.
+    Example: `sapwood graph remove workshop`
+    """
 
-        Example: `sapwood graph list`
-        """
+    async def action(sapwood: Sapwood) -> int:
+        await _for(sapwood, tenant).graphs.remove(name)
+        show.done(f"{name} is no longer published", {"name": name, "removed": True}, json)
+        return 0
 
-        async def action(sapwood: Sapwood) -> int:
-            found = await _for(sapwood, tenant).graphs.listing()
-            if json:
-                show.as_json([one.model_dump(mode="json") for one in found])
-                return 0
-            table = Table("name", "corpus", "labels", "edge types", "description")
-            for one in found:
-                counts = (str(len(one.graph_schema.node_types)), str(len(one.graph_schema.edge_types)))
-                table.add_row(escape(one.name), escape(one.corpus), *counts, escape(one.description))
-            show.out.print(table)
-            return 0
+    run(action)
 
-        self._run(action)
 
-    def show(self, name: Name, tenant: Tenant = "default") -> None:
-        """Print what is published under NAME, as JSON; its `graph_schema` can be edited and published again.
+def match(
+    source: Source,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A portable MATCH query.")],
+    param: Param = [],  # noqa: B006 - typer copies it
+    page_size: Annotated[int | None, typer.Option(help="Records of a page; default: that of the graph.")] = None,
+    cursor: Annotated[str, typer.Option(help="Go on where a page ended: its `nextCursor`.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Fetch all pages.")] = False,
+    tenant: Tenant = "default",
+    json: Json = False,
+) -> None:
+    """Ask a published graph what an agent may ask it, and print the records.
 
-        Example: `sapwood graph show workshop`
-        """
+    Examples: `sapwood match workshop "MATCH (p:Person)-[:LIVES_IN]->(c:City) RETURN p.name AS person, c.name AS city"` ·
+    `sapwood match workshop "MATCH (p:Person) WHERE p.name = :name RETURN p" --param name=Ada --json`
+    """
+    asked: dict[str, object] = {"knowledgeSourceName": source, "expression": query, "pageSize": page_size}
 
-        async def action(sapwood: Sapwood) -> int:
-            found = await _for(sapwood, tenant).graphs.get(name)
-            values = found.model_dump(mode="json", exclude={"graph_schema"})
-            values["graph_schema"] = found.graph_schema.model_dump(mode="json", exclude_defaults=True)
-            sys.stdout.write(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode() + "\n")
-            return 0
+    async def action(sapwood: Sapwood) -> int:
+        given = {**asked, "parameters": valued(param), "cursor": cursor or None}
+        try:
+            told = await _pages(_for(sapwood, tenant), given, MOST_PAGES if every else 1)
+        except Refusal as refusal:
+            show.problem(pointed(query, refusal))
+            return _CODES.get(cast("Code", refusal.code), USAGE)
+        _show_records(told, json)
+        return 0
 
-        self._run(action)
-
-    def remove(self, name: Name, tenant: Tenant = "default", json: Json = False) -> None:
-        """Publish a graph no longer; the corpus stays as it is.
-
-        Example: `sapwood graph remove workshop`
-        """
-
-        async def action(sapwood: Sapwood) -> int:
-            await _for(sapwood, tenant).graphs.remove(name)
-            show.done(f"{name} is no longer published", {"name": name, "removed": True}, json)
-            return 0
-
-        self._run(action)
-
-    def match(
-        self,
-        source: Source,
-        query: Annotated[str, typer.Argument(metavar="QUERY", help="A portable MATCH query.")],
-        param: Param = [],  # noqa: B006 - typer copies it
-        page_size: Annotated[int | None, typer.Option(help="Records of a page; default: that of the graph.")] = None,
-        cursor: Annotated[str, typer.Option(help="Go on where a page ended: its `nextCursor`.")] = "",
-        every: Annotated[bool, typer.Option("--all", help="Fetch all pages.")] = False,
-        tenant: Tenant = "default",
-        json: Json = False,
-    ) -> None:
-        """Ask a published graph what an agent may ask it, and print the records.
-
-        Examples: `sapwood match workshop "MATCH (p:Person)-[:LIVES_IN]->(c:City) RETURN p.name AS person, c.name AS city"` ·
-        `sapwood match workshop "MATCH (p:Person) WHERE p.name = :name RETURN p" --param name=Ada --json`
-        """
-        asked: dict[str, object] = {"knowledgeSourceName": source, "expression": query, "pageSize": page_size}
-
-        async def action(sapwood: Sapwood) -> int:
-            given = {**asked, "parameters": valued(param), "cursor": cursor or None}
-            try:
-                told = await _pages(_for(sapwood, tenant), given, MOST_PAGES if every else 1)
-            except Refusal as refusal:
-                show.problem(pointed(query, refusal))
-                return _CODES.get(cast("Code", refusal.code), USAGE)
-            _show_records(told, json)
-            return 0
-
-        self._run(action)
+    run(action)
 
 
 def _for(sapwood: Sapwood, tenant: str) -> Sapwood:
@@ -301,14 +291,14 @@ def _show_records(told: Mapping[str, Any], json: bool) -> None:
         show.as_json(told)
         return
     records, metadata = told["records"], told["metadata"]
-    table = Table(*(escape(name) for name in (records[0] if records else ("no records",))))
-    for record in records:
-        table.add_row(*(escape(shown(cell)) for cell in record.values()))
-    show.out.print(table)
+    show.grid(
+        tuple(records[0]) if records else ("no records",),
+        ([shown(cell) for cell in record.values()] for record in records),
+    )
     cut = f", cut short by {metadata['limit']}" if metadata["truncated"] else ""
-    show.err.print(f"[dim]{metadata['recordCount']} records in {metadata['executionTimeMillis']} ms{cut}[/dim]")
+    show.hint(f"{metadata['recordCount']} records in {metadata['executionTimeMillis']} ms{cut}")
     if metadata["nextCursor"]:
-        show.err.print(f"[dim]more: --cursor {metadata['nextCursor']}[/dim]")
+        show.hint(f"more: --cursor {metadata['nextCursor']}")
 
 
 def shown(cell: Any) -> str:

@@ -11,6 +11,8 @@ from typing import Literal, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from worker.settings import misspelt
+
 HIDDEN = "***"
 
 _NAMES = r"password|passwd|passphrase|secret|token|api[-_]?key|authorization|credential|dsn"
@@ -84,6 +86,7 @@ def configure(
         processors=[
             structlog.processors.format_exc_info,
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _plain,
             Redaction(secrets),
             render,
         ],
@@ -99,6 +102,18 @@ def configure(
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def tell_misspelt() -> None:
+    """Log each variable of the environment that is almost a setting: it has no effect."""
+    for name, meant in misspelt().items():
+        get(__name__).warning("settings.misspelt", variable=name, meant=meant)
+
+
+def _plain(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Drop uvicorn's second copy of a message, with colours in it."""
+    event.pop("color_message", None)
+    return event
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:

@@ -8,16 +8,27 @@ from typing import Any
 import anyio
 from pydantic import ValidationError
 
-from pipeline.errors import InvalidRequest, NotFound
+from pipeline.errors import ConfigurationError, InvalidRequest, NotFound
 from schemas.documents import SourceKind
 from schemas.events import Event, Expired
 from schemas.query import QueryRequest, QueryResult
 from schemas.runs import RunInfo, RunState
 from worker import show
 from worker.app import Sapwood, open_sapwood
-from worker.changes import apply_changes
+from worker.changes import apply_changes, first_fault
 from worker.settings import load
 from worker.supervise import supervise
+
+OPTIONS = {
+    "temporal.field": "--time-field",
+    "temporal.half_life_days": "--half-life",
+    "temporal.since": "--since",
+    "temporal.until": "--until",
+    "expander": "--expander",
+    "navigator_model": "--navigator",
+    "reranker": "--reranker",
+}
+"""The options of `sapwood query` whose names are not those of the fields they set."""
 
 STOPPED = frozenset({RunState.CANCELLED, RunState.EXPIRED})
 
@@ -37,10 +48,6 @@ class IndexRequest:
 
 async def index(sapwood: Sapwood, request: IndexRequest, *, detach: bool, watch: bool, json: bool) -> int:
     """Submit, work, report; with `watch` again after each change of the folders, until interrupted."""
-    if request.changes:
-        await sapwood.create_corpus(
-            request.corpus, apply_changes(await sapwood.settings_of(request.corpus), request.changes)
-        )
     code = await _index_once(sapwood, request, detach=detach, json=json)
     if not watch:
         return code
@@ -48,16 +55,18 @@ async def index(sapwood: Sapwood, request: IndexRequest, *, detach: bool, watch:
     folders = [s.location for s in await sapwood.sources(request.corpus) if s.kind not in still]
     if not folders:
         raise InvalidRequest("--watch needs a folder or file among the sources")
-    again = replace(request, sources=())
+    again = replace(request, sources=(), changes=())
     async for _ in sapwood.changes(folders):
         code = await _index_once(sapwood, again, detach=detach, json=json)
     return code
 
 
 async def _index_once(sapwood: Sapwood, request: IndexRequest, *, detach: bool, json: bool) -> int:
+    old = await sapwood.settings_of(request.corpus) if request.changes else None
     run = await sapwood.index(
         request.corpus,
         request.sources,
+        settings=old and apply_changes(old, request.changes),
         include=request.include,
         exclude=request.exclude,
         actor=request.actor,
@@ -93,8 +102,7 @@ def run_query(corpus: str, values: dict[str, Any], *, queue: bool, json: bool) -
     try:
         request = QueryRequest.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise InvalidRequest(by_option(first_fault(error))) from error
 
     async def main() -> int:
         async with open_sapwood(load()) as sapwood:
@@ -104,7 +112,16 @@ def run_query(corpus: str, values: dict[str, Any], *, queue: bool, json: bool) -
 
 
 async def _direct(sapwood: Sapwood, corpus: str, request: QueryRequest, json: bool) -> int:
-    return _answer(await sapwood.query(corpus, request), json)
+    try:
+        return _answer(await sapwood.query(corpus, request), json)
+    except ConfigurationError as error:
+        raise type(error)(by_option(str(error))) from error
+
+
+def by_option(message: str) -> str:
+    """Return a message about a field of a request with the option that sets it."""
+    field, colon, rest = message.partition(": ")
+    return f"{OPTIONS[field]} ({field}): {rest}" if colon and field in OPTIONS else message
 
 
 async def _queued(sapwood: Sapwood, corpus: str, request: QueryRequest, json: bool) -> int:
@@ -155,6 +172,14 @@ async def _corpus_events(sapwood: Sapwood, corpus: str, after: int, *, follow: b
     for position, event in await sapwood.corpus_events(corpus, after):
         show.event(event, json=json, position=position)
     return 0
+
+
+async def retained(sapwood: Sapwood, corpus: str) -> str:
+    """Return a sentence that says which earlier generations of a corpus are there, and how more of them would be."""
+    numbers = [str(one["number"]) for one in await sapwood.generations(corpus) if one["state"] == "superseded"]
+    keeps = (await sapwood.corpus(corpus)).settings.retention.generations
+    there = f"Earlier ones that are there: {', '.join(numbers) or 'none'}"
+    return f"{there}; the setting retention.generations says how many generations are kept: {keeps}."
 
 
 async def cancel(sapwood: Sapwood, run_id: str, reason: str, *, json: bool) -> int:

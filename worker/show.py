@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import orjson
 from rich.console import Console
@@ -21,6 +21,9 @@ from schemas.runs import RunInfo
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
+sheet = Console(highlight=False, width=100_000)
+"""For tables: a row is a line, which a narrow terminal wraps as it does all others."""
+
 
 def as_json(value: Any) -> None:
     """Print one JSON value as one line."""
@@ -33,6 +36,11 @@ def problem(text: str) -> None:
     err.print(f"[red]sapwood:[/red] {escape(text)}")
 
 
+def hint(text: str) -> None:
+    """Print one line that says what else there is to know, on stderr."""
+    err.print(f"[dim]{escape(text)}[/dim]")
+
+
 def done(text: str, values: Mapping[str, Any], json: bool) -> None:
     """Print that something is done."""
     if json:
@@ -41,15 +49,23 @@ def done(text: str, values: Mapping[str, Any], json: bool) -> None:
         out.print(escape(text))
 
 
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of plain texts, whole."""
+    table = Table(*map(escape, headings), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    sheet.print(table)
+
+
 def corpora(found: Sequence[CorpusSummary], json: bool) -> None:
     """Print a list of corpora."""
     if json:
         return as_json([corpus.model_dump() for corpus in found])
-    table = Table("corpus", "generation", "documents", "chunks", "entities", "relations")
-    for one in found:
-        counts = [str(one.counts.get(name, 0)) for name in ("documents", "chunks", "entities", "relations")]
-        table.add_row(escape(one.name), str(one.generation or "-"), *counts)
-    out.print(table)
+    counted = ("documents", "chunks", "entities", "relations")
+    grid(
+        ("corpus", "generation", *counted),
+        ([one.name, str(one.generation or "-"), *(str(one.counts.get(name, 0)) for name in counted)] for one in found),
+    )
     return None
 
 
@@ -71,21 +87,39 @@ def generations(found: Sequence[Mapping[str, Any]], json: bool) -> None:
     """Print generations, newest first."""
     if json:
         return as_json(list(found))
-    table = Table("generation", "state", "published", "documents", "chunks", "entities", "relations", "communities")
+    counted = ("documents", "chunks", "entities", "relations")
+    rows: list[list[str]] = []
     for one in found:
-        manifest: dict[str, Any] = one["manifest"] or {"stores": {}, "communities": 0}
+        manifest: dict[str, Any] = one["manifest"] or {"stores": {}, "communities": "-"}
         stores: dict[str, dict[str, int]] = manifest["stores"]
-        counts = [
-            str(stores[name]["rows"]) if stores else "-" for name in ("documents", "chunks", "entities", "relations")
-        ]
-        communities = str(manifest["communities"])
-        table.add_row(str(one["number"]), one["state"], str(one["published_at"] or "-"), *counts, communities)
-    out.print(table)
+        counts = [str(stores[name]["rows"]) if stores else "-" for name in counted]
+        published = (one["published_at"] or "-")[:19].replace("T", " ")
+        rows.append([str(one["number"]), one["state"], published, *counts, str(manifest["communities"])])
+    grid(("number", "state", "published (UTC)", *counted, "communities"), rows)
+    return None
+
+
+def collected(counts: Mapping[str, Any], json: bool) -> None:
+    """Print what garbage collection took away."""
+    if json:
+        return as_json(dict(counts))
+    parts: list[str] = []
+    for name, found in counts.items():
+        match found:
+            case dict():
+                rows = cast("dict[str, int]", found)
+                parts += [f"{count} {name} of {kind}" for kind, count in rows.items() if count]
+            case list() | tuple():
+                numbers = cast("Sequence[int]", found)
+                parts += [f"{name} {', '.join(map(str, numbers))}"] if numbers else []
+            case _:
+                parts += [f"{found} {name}"] if found else []
+    out.print(escape(f"removed: {', '.join(parts)}" if parts else "nothing to remove"))
     return None
 
 
 def event(one: Event, *, json: bool, position: int | None = None, quiet: bool = False) -> None:
-    """Print an event: a line of JSON, or a short line for people."""
+    """Print an event: a line of JSON, or a short line for people; of a corpus with its position there and its run."""
     if quiet:
         return
     if json:
@@ -94,7 +128,8 @@ def event(one: Event, *, json: bool, position: int | None = None, quiet: bool = 
         return
     body = one.body.model_dump(mode="json", exclude={"type", "result"}, exclude_defaults=True)
     details = " ".join(f"{key}={_short(value)}" for key, value in body.items())
-    out.print(f"[dim]{one.seq:>4}[/dim] [bold]{one.body.type}[/bold] {escape(details)}")
+    place = "" if position is None else f"{position} {one.run_id} "
+    out.print(f"[dim]{place}{one.seq:>4}[/dim] [bold]{one.body.type}[/bold] {escape(details)}")
 
 
 def _short(value: Any) -> str:
@@ -106,10 +141,12 @@ async def follow_index(events: AsyncIterator[Event], json: bool) -> None:
     """Show an index run as it goes, until its terminal event: a bar on a terminal, lines elsewhere, nothing for `--json`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, disable=json or not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("planning", total=None)
+        task = progress.add_task("waiting for its turn", total=None)
         async for one in events:
             body = one.body
-            if isinstance(body, Planned):
+            if body.type == "started":
+                progress.update(task, description="planning" if body.fence == 1 else "working")
+            elif isinstance(body, Planned):
                 progress.update(task, description="documents", total=body.to_do)
             elif isinstance(body, Documents):
                 progress.advance(task, sum(body.counts.values()))
@@ -141,10 +178,14 @@ def index_report(
         )
     for one in notable:
         out.print(f"  {one.outcome!s:>9}  {escape(one.document_id)}  [dim]{escape(one.reason)}[/dim]")
-    accounting = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "no documents"
-    out.print(f"[bold]{run.state}[/bold] {escape(run.error)} documents: {accounting}")
-    counts = ", ".join(f"{count} {name}" for name, count in dict(summary.get("counts", {})).items())
-    out.print(f"generation {summary.get('generation')}: {counts} [dim]({summary.get('seconds')} s)[/dim]")
+    told = [run.error] if run.error else []
+    if outcomes or not run.error:
+        counted = ", ".join(f"{count} {name}" for name, count in outcomes.items())
+        told.append(f"documents: {counted or 'none were found'}")
+    out.print(f"[bold]{run.state}[/bold]  {escape('; '.join(told))}")
+    if (number := summary.get("generation")) is not None:
+        counts = ", ".join(f"{count} {name}" for name, count in dict(summary.get("counts", {})).items())
+        out.print(f"generation {number}: {counts or 'current as before'} [dim]({summary.get('seconds')} s)[/dim]")
     code: Mapping[str, Mapping[str, int]] = summary.get("code", {})
     for part, numbers in code.items():
         if numbers:
@@ -158,6 +199,8 @@ def answer(result: QueryResult, json: bool) -> None:
         return as_json(result.model_dump(mode="json"))
     for number, hit in enumerate(result.hits, 1):
         _hit(number, hit)
+    if not result.hits:
+        out.print("nothing found")
     legs = ", ".join(f"{leg.name} {leg.state} {leg.hits} in {leg.seconds * 1000:.0f} ms" for leg in result.legs)
     note = "" if result.complete else f" [yellow]incomplete, missing: {', '.join(result.missing)}[/yellow]"
     out.print(f"[dim]generation {result.generation} · {legs}{' · cached' if result.cached else ''}[/dim]{note}")

@@ -58,7 +58,12 @@ def test_a_mended_document_comes_back(cli: Cli, folder: Path) -> None:
         (("index", "bad name!", "."), "bad name!"),
         (("index", "x", ".", "--set", "chunk.max_chars=tiny"), "chunk.max_chars"),
         (("index", "x", ".", "--set", "chunk.bogus=1"), "chunk.bogus"),
+        (("index", "x", ".", "--set", "chunk.max_char=1"), "did you mean chunk.max_chars?"),
+        (("index", "x", ".", "--set", "read_as.x=1"), "read_as.x"),
         (("index", "x", ".", "--set", "bogus"), "bogus"),
+        (("query", "x", "y", "--filter", "tag"), "KEY=VALUE"),
+        (("query", "x", "y", "--time-field", "t", "--since", "yesterday"), "--since"),
+        (("export", "x", "--generation", "0"), "--generation"),
         (("rollback", "no-such-corpus", "1"), "no-such-corpus"),
         (("cancel", "no-such-run"), "no-such-run"),
         (("fly",), "fly"),
@@ -69,6 +74,22 @@ def test_misuse_exits_with_2_and_names_it(cli: Cli, words: tuple[str, ...], name
     """Usage and unknown names: exit code 2, the thing named."""
     done = cli.ok(*words, code=2)
     plain(done, named)
+
+
+def test_a_setting_by_which_nothing_can_be_indexed_does_not_become_the_corpus_s(cli: Cli, folder: Path) -> None:
+    """Else every later command would fail by what one command was refused for."""
+    plain(cli.ok("index", "kept", str(folder), "--set", "embedding.provider=none-such", code=2), "none-such")
+    plain(cli.ok("corpus", "show", "kept", code=2), "kept")
+    cli.index("kept", folder)
+    plain(cli.ok("index", "kept", "--set", "graph_storage.backend=neo4j", code=2), "SAPWOOD_GRAPH_NEO4J_URI")
+    assert cli.index("kept")["outcomes"] == {"unchanged": cli.index("kept")["outcomes"]["unchanged"]}
+
+
+def test_a_generation_that_is_not_kept_is_refused_with_those_that_are(cli: Cli, folder: Path) -> None:
+    for line in ("One.", "Two.", "Three."):
+        (folder / "history.md").write_text(line)
+        cli.index("forgetful", folder)
+    plain(cli.ok("rollback", "forgetful", "1", code=2), "that are there: 2", "retention.generations")
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,20 @@ def test_the_revision_is_in_the_manifest(cli: Cli, indexed: Path) -> None:
     assert generation["manifest"]["revisions"] == {location: git(indexed, "rev-parse", "v1")}
 
 
+def test_a_revision_that_moves_without_a_changed_document_is_told(cli: Cli, tmp_path: Path) -> None:
+    """As the next generation; where the revision is the same, nothing is published."""
+    first = repository(tmp_path / "project", {"README.md": "# A project\n", "made.go": "package made\n"})
+    words = ("moving", str(tmp_path / "project"), "--rev", "main", "--include", "*.md")
+    assert cli.index(*words)["result"] == "promoted"
+    second = commit(tmp_path / "project", {"made.go": "package other\n"})
+    done = cli.index("moving")
+    assert (done["result"], done["generation"], done["outcomes"]) == ("promoted", 2, {"unchanged": 1})
+    found = json.loads(cli.ok("generations", "moving", "--json").out)
+    assert [list(one["manifest"]["revisions"].values()) for one in found] == [[second], [first]]
+    done = cli.index("moving")
+    assert (done["result"], done["generation"]) == ("unchanged", 2)
+
+
 def test_questions_about_code(cli: Cli, indexed: Path) -> None:
     """A line for each reference that begins with its place; JSON for programs."""
     told = cli.ok("code", "callers", "Store.add", "--corpus", CORPUS)

@@ -275,6 +275,11 @@ async def test_standard_output_is_the_protocol_alone(tmp_path: Path, database: s
         assert b"debug" in done.stderr
 
 
+def test_without_a_client_it_ends(user: Cli) -> None:
+    """The null device, which is standard input here, has an end and cannot be waited for."""
+    assert user.ok("mcp").out == ""
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['mcp'] = None; from worker.cli import main; sys.argv = ['sapwood', 'mcp']; main()"
     done = finished(Cli(tmp_path).start(program=("-c", code)))

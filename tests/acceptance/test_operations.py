@@ -159,3 +159,13 @@ def test_help_has_examples(cli: Cli) -> None:
     for command in ("index", "query", "events", "export", "worker"):
         text = cli.ok(command, "--help").out
         assert "Example" in text and f"sapwood {command}" in " ".join(text.split()), command
+
+
+def test_the_doctor_looks_at_what_is_optional(cli: Cli, tmp_path: Path) -> None:
+    """A file that is named and not there is a failure with its cure; git and the extras are told of, and what they are for."""
+    cli.ok("migrate")
+    found = {one["name"]: one for one in json.loads(cli.ok("doctor", "--json").out)}
+    assert {"git", "extras"} <= found.keys() and not {"tokenizer", "models"} & found.keys()
+    ill = cli.given(SAPWOOD_TOKENIZER_FILE=str(tmp_path / "none.json"), SAPWOOD_MODELS_ROOT=str(tmp_path))
+    shown = ill.ok("doctor", code=1).out
+    assert "FAIL tokenizer" in shown and "SAPWOOD_TOKENIZER_FILE" in shown and "ok   models" in shown

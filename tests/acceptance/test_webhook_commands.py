@@ -131,7 +131,7 @@ def test_a_gateway_that_works_tells_too(tmp_path: Path) -> None:
 def test_a_private_place_is_refused_unless_it_is_allowed(cli: Cli) -> None:
     """Usage errors, exit code 2 each; nothing is made."""
     for url, said in (
-        ("http://127.0.0.1:9000/", "port rule"),
+        ("http://127.0.0.1:9000/", "allowed by SAPWOOD_WEBHOOKS_PRIVATE_NETWORKS"),
         ("http://127.0.0.1/", "address rule"),
         ("http://192.168.0.1/", "address rule"),
         ("ftp://example.org/", "scheme rule"),

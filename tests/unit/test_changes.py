@@ -24,7 +24,9 @@ def test_values_are_json_or_else_text() -> None:
     [
         ("chunk.overlap=1200", "overlap"),
         ("chunk.max_chars=0", "chunk.max_chars"),
-        ("chunk.nonsense=1", "chunk.nonsense"),
+        ("chunk.nonsense=1", "chunk.nonsense.*chunk has max_chars"),
+        ("chunk.max_char=1", r"did you mean chunk\.max_chars\?"),
+        ("read_as.x=1", "section.field=value"),
         ("graph_search.max_hops=6", "graph_search.max_hops"),
         ("graph_search.max_related_entities_per_seed=0", "graph_search.max_related_entities_per_seed"),
         ("graph_search.chunk_neighbor_window=11", "graph_search.chunk_neighbor_window"),

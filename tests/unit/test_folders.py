@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -187,3 +190,25 @@ def test_a_folder_that_is_gone_is_an_error_not_an_empty_one(tmp_path: Path) -> N
     """Else a corpus would lose its documents with an unmounted disk."""
     with pytest.raises(NotFound):
         list_folder(source(tmp_path / "gone"))
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_one() -> None:
+    """Else a corpus would lose its documents with a permission."""
+    with TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        closed = Path(place) / "closed"
+        closed.mkdir(mode=0o000)
+        with as_nobody(), pytest.raises(NotFound, match="cannot be listed"):
+            list_folder(source(closed))
+
+
+@contextmanager
+def as_nobody() -> Generator[None, None, None]:
+    """Take the super-user's rights away for a while; others have none that matter here."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)

@@ -95,3 +95,21 @@ def test_a_record_of_a_library_takes_the_same_way(stream: io.StringIO) -> None:
 def test_the_level_is_honoured(stream: io.StringIO) -> None:
     log.get("ours").debug("too fine")
     assert stream.getvalue() == ""
+
+
+def test_a_message_is_told_once_and_without_colours(stream: io.StringIO) -> None:
+    """uvicorn hands a coloured copy of its messages along."""
+    logging.getLogger("uvicorn.error").info("Started", extra={"color_message": "\x1b[36mStarted\x1b[0m"})
+    assert "color_message" not in json.loads(stream.getvalue())
+
+
+def test_a_misspelt_variable_is_told_to_who_runs_a_server(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPWOOD_DATABSE_URL", f"postgresql://me:{SECRET}@db/x")
+    log.tell_misspelt()
+    told = json.loads(stream.getvalue())
+    assert (told["level"], told["variable"], told["meant"]) == (
+        "warning",
+        "SAPWOOD_DATABSE_URL",
+        "SAPWOOD_DATABASE_URL",
+    )
+    assert SECRET not in stream.getvalue()

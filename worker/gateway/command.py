@@ -8,8 +8,8 @@ from typing import Annotated
 import anyio
 import typer
 
-from pipeline.errors import SapwoodError
 from worker import show
+from worker.endings import guarded
 from worker.settings import load
 
 
@@ -24,12 +24,7 @@ def gateway(
 
     Example: `sapwood gateway &` then `curl http://127.0.0.1:8321/v1/corpora`
     """
-    try:
-        code = serve_here(work=work, json=json, listen=listen)
-    except SapwoodError as error:
-        show.problem(str(error))
-        code = 2 if not error.retryable else 1
-    raise typer.Exit(code)
+    raise typer.Exit(guarded(lambda: serve_here(work=work, json=json, listen=listen)))
 
 
 def serve_here(*, work: bool, json: bool, listen: str = "") -> int:

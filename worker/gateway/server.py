@@ -57,6 +57,7 @@ async def serve(
     At the signal a worker hands back what it has, streams end, and requests under way have the grace of the settings.
     """
     log.configure(settings.log_format, settings.log_level, settings.secrets)
+    log.tell_misspelt()
     async with open_sapwood(settings) as sapwood, anyio.create_task_group() as group:
         services = sapwood.services
         authenticator = KeyAuthenticator(services.keys) if needs_keys(settings) else Everybody()

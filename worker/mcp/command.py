@@ -9,9 +9,10 @@ import anyio
 import typer
 
 from pipeline.deadline import Deadline
-from pipeline.errors import MissingExtra, SapwoodError
-from worker import log, show
+from pipeline.errors import MissingExtra
+from worker import log
 from worker.app import Sapwood, open_sapwood
+from worker.endings import Exit, guarded
 from worker.settings import WorkerSettings, load
 
 CALL = 30.0
@@ -28,13 +29,14 @@ def mcp(tenant: Annotated[str, typer.Option(help="Whose graphs and corpora are a
 
     Example, as an entry of a client's configuration: `{"command": "sapwood", "args": ["mcp", "--tenant", "acme"]}`
     """
-    try:
+
+    def action() -> int:
         settings = load()
         need_mcp()
         serve_here(settings, tenant)
-    except SapwoodError as error:
-        show.problem(str(error))
-        raise typer.Exit(1 if error.retryable else 2) from None
+        return Exit.DONE
+
+    raise typer.Exit(guarded(action))
 
 
 def need_mcp() -> None:

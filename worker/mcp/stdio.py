@@ -114,8 +114,9 @@ async def _lines(descriptor: int) -> AsyncGenerator[bytes, None]:
 
 
 async def _waited(wait: Callable[[int], Awaitable[None]], descriptor: int) -> None:
-    """Wait until a descriptor is ready; a file always is, and cannot be waited for."""
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+    """Wait until a descriptor is ready; a file or the null device always is, and cannot be waited for."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor)):
         await anyio.lowlevel.checkpoint()
     else:
         await wait(descriptor)
