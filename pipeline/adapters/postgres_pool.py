@@ -188,8 +188,8 @@ class Pool:
         def lost(*_: Any) -> None:
             send.close()
 
-        async with self._lent(Deadline.never(), EVERYBODY) as connection:
-            with send, receive, translated(Deadline.never()):
+        with send, receive, translated(Deadline.never()):
+            async with self._lent(Deadline.never(), EVERYBODY) as connection:
                 connection.add_termination_listener(lost)
                 try:
                     await connection.add_listener(channel, heard)

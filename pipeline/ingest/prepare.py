@@ -154,8 +154,8 @@ class Preparer:
     async def prepare(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
         """Return for each document, in order, what it became or why it cannot be read.
 
-        Groups run side by side. Where a group's child dies, its documents are tried one by one, and the one that kills
-        its child again is a ParserKilled.
+        Groups run side by side. Where a group's child dies, its documents are tried one by one; what kills its child again,
+        or runs out of memory, gets a fresh one, since others may have filled that, and is a ParserKilled at last.
         """
         results: list[Prepared | DocumentError] = [ParserKilled()] * len(requests)
 
@@ -168,19 +168,36 @@ class Preparer:
         return results
 
     async def _group(self, requests: Sequence[Request]) -> list[Prepared | DocumentError]:
+        try:
+            results = await self._prepared(requests)
+        except (ParserKilled, TimeoutError) as error:
+            if len(requests) > 1:
+                return [result for request in requests for result in await self._group([request])]
+            if isinstance(error, TimeoutError):
+                return [ParserKilled()]
+            results = [error]
+        return [
+            await self._alone(request) if isinstance(result, ParserKilled) else result
+            for request, result in zip(requests, results, strict=True)
+        ]
+
+    async def _alone(self, request: Request) -> Prepared | DocumentError:
+        """Prepare a document in a child that has prepared no other: what kept it from memory may have been those."""
+        try:
+            [result] = await self._prepared([request], fresh=True)
+            return result
+        except (ParserKilled, TimeoutError):
+            return ParserKilled()
+
+    async def _prepared(self, requests: Sequence[Request], fresh: bool = False) -> list[Prepared | DocumentError]:
         light = [
             replace(r, chunk=_PlainSizes(r.chunk.max_chars, r.chunk.overlap) if r.chunk else None) for r in requests
         ]
-        try:
-            return unpickled(await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL)))
-        except ParserKilled as killed:
-            if len(requests) == 1:
-                return [killed]
-            return [result for request in requests for result in await self._group([request])]
+        return unpickled(await self._ask(pickle.dumps(light, pickle.HIGHEST_PROTOCOL), fresh))
 
-    async def _ask(self, request: bytes) -> bytes:
-        """Have one child answer."""
-        async with self._borrowed() as ask:
+    async def _ask(self, request: bytes, fresh: bool = False) -> bytes:
+        """Have one child answer. Raises ParserKilled, and TimeoutError where it takes longer than it may."""
+        async with self._borrowed(fresh) as ask:
             return await ask(request)
 
     @asynccontextmanager
@@ -189,7 +206,10 @@ class Preparer:
         async with self._borrowed() as ask:
 
             async def talk(request: bytes) -> bytes:
-                answer: object = unpickled(await ask(pickle.dumps(request, pickle.HIGHEST_PROTOCOL)))
+                try:
+                    answer: object = unpickled(await ask(pickle.dumps(request, pickle.HIGHEST_PROTOCOL)))
+                except TimeoutError as late:
+                    raise ParserKilled() from late
                 if not isinstance(answer, bytes):
                     raise ParserKilled("The parser's answer is not what it should be.")
                 return answer
@@ -197,15 +217,18 @@ class Preparer:
             yield talk
 
     @asynccontextmanager
-    async def _borrowed(self) -> AsyncGenerator[Callable[[bytes], Awaitable[bytes]], None]:
-        """Lend one child for frames. It is killed if it does not answer, or if this is left by any exception."""
+    async def _borrowed(self, fresh: bool = False) -> AsyncGenerator[Callable[[bytes], Awaitable[bytes]], None]:
+        """Lend one child for frames; a fresh one takes the place of another. It is killed if it does not answer, or if this is
+        left by any exception.
+        """
         async with self._slots:
-            child = self._idle.pop() if self._idle else await self._start()
+            if fresh and self._idle:
+                await self._end(self._idle.pop())
+            child = self._idle.pop() if self._idle and not fresh else await self._start()
 
             async def ask(request: bytes) -> bytes:
-                with anyio.move_on_after(self._limits.seconds):
+                with anyio.fail_after(self._limits.seconds):
                     return await child.ask(request)
-                raise ParserKilled()
 
             well = False
             try:

@@ -36,12 +36,18 @@ HOSTILE = """
 import os
 from pipeline.ingest.stages import prepare as real
 
+hoarded = []
+
 def prepare(requests):
     for request in requests:
         if b"HOG" in request.data:
             held = []
             while True:
                 held.append(bytearray(1 << 24))
+        if b"HOARD" in request.data:
+            hoarded.append(bytearray(180 << 20))
+        if b"NEEDY" in request.data:
+            bytearray(150 << 20)
         if b"LOOP" in request.data:
             while True:
                 pass
@@ -179,6 +185,17 @@ async def test_a_killer_costs_one_document(hostile: str) -> None:
     assert killed == ["hog", "loop", "abort"]
     assert [r.title for r in results if isinstance(r, Prepared)] == ["a", "print", "z"]
     assert not alive(pids)
+
+
+async def test_a_document_is_not_failed_for_what_others_left_in_its_child(hostile: str) -> None:
+    """What one keeps is missing to the next ones in that process: they are tried in one of their own."""
+    async with open_preparer(Limits(processes=1, memory=300 << 20, seconds=20), hostile) as preparer:
+        await preparer.prepare([request("h.txt", b"HOARD")])
+        [full] = preparer.processes()
+        (result,) = await preparer.prepare([request("n.txt", b"NEEDY")])
+        assert isinstance(result, Prepared)
+        assert not alive([full])
+        assert len(preparer.processes()) == 1
 
 
 async def test_a_child_has_no_secrets_and_writes_nothing(
