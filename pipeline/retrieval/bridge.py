@@ -36,13 +36,16 @@ BACK = 0.7
 def bridged(snapshot: Snapshot, mass: Floats, question: str, bridges: int, keyword: KeywordSettings) -> Floats:
     """Return a score for each passage, by row: the logarithm of its mass, scaled to 0..1, and its second step.
 
-    Where there is no mass, there is no score.
+    Where there is no mass, there is no score. Without bridges no words are looked for.
     """
     highest = float(mass.max(initial=0.0))
     if not highest:
         return mass
-    closeness: Floats = 1.0 - np.log(np.maximum(mass / highest, LEAST_MASS)) / math.log(LEAST_MASS)
-    return closeness + WEIGHT * second_steps(snapshot, question, bridges, keyword)
+    part = mass / highest
+    near = np.flatnonzero(part > LEAST_MASS)
+    closeness = np.zeros(len(mass), dtype=np.float64)
+    closeness[near] = 1.0 - np.log(part[near]) / math.log(LEAST_MASS)
+    return closeness + WEIGHT * second_steps(snapshot, question, bridges, keyword) if bridges else closeness
 
 
 def second_steps(snapshot: Snapshot, question: str, bridges: int, keyword: KeywordSettings) -> Floats:

@@ -209,7 +209,7 @@ def _settle(segments: list[Segment]) -> None:
 
 def best(scores: NDArray[np.floating], k: int) -> tuple[Rows, Floats]:
     """Return the rows of the `k` highest positive scores and these scores, best first, ties by row."""
-    rows = np.flatnonzero(scores > 0)
+    rows = np.flatnonzero(scores > 0) if k > 0 else np.empty(0, dtype=np.int64)
     if 0 < k < len(rows):
         least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
         rows = rows[scores[rows] >= least]

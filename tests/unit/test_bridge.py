@@ -124,6 +124,15 @@ def test_without_mass_there_is_no_score_and_without_bridges_its_logarithm() -> N
     assert both.tolist() == pytest.approx((alone + WEIGHT * second_steps(PLAYS, QUESTION, 1, BM25)).tolist())
 
 
+def test_without_bridges_no_words_are_looked_for() -> None:
+    """That costs more than the walk, and is the default."""
+    wordless = Snapshot.__new__(Snapshot)  # whatever is looked at of it raises
+    mass = np.array([0.0, 0.2, 0.1, 1e-9])
+    assert bridged(wordless, mass, QUESTION, 0, BM25).tolist() == pytest.approx([0.0, 1.0, 0.9498, 0.0], abs=1e-4)
+    with pytest.raises(AttributeError):
+        bridged(wordless, mass, QUESTION, 1, BM25)
+
+
 def test_an_empty_corpus_and_a_question_without_known_words_have_no_steps() -> None:
     assert steps(Snapshot.empty(), QUESTION) == []
     assert steps(PLAYS, "zzz") == steps(PLAYS, "") == [0.0] * 5
