@@ -229,13 +229,16 @@ def collecting_seldom() -> Generator[None, None, None]:
     if before == YOUNG:  # somebody around us did it
         yield
         return
-    gc.freeze()
+    freezing = not gc.get_freeze_count()  # else what is there was frozen already, and is not ours to thaw
+    if freezing:
+        gc.freeze()
     gc.set_threshold(*YOUNG)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if freezing:
+            gc.unfreeze()
 
 
 def _natively(door: Callable[[RunId, int], Awaitable[None]]) -> Callable[[RunId, int], Awaitable[None]]:

@@ -15,11 +15,14 @@ BEFORE = (701, 11, 9)
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    """Begin with thresholds that nobody else sets."""
-    before = gc.get_threshold()
+    """Begin with thresholds that nobody else sets, and nothing frozen."""
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    gc.unfreeze()
     gc.set_threshold(*BEFORE)
     yield
     gc.set_threshold(*before)
+    if frozen:
+        gc.freeze()
 
 
 def test_what_is_there_is_left_out_and_comes_back() -> None:
@@ -30,6 +33,16 @@ def test_what_is_there_is_left_out_and_comes_back() -> None:
         raise RuntimeError
     assert gc.get_threshold() == BEFORE
     assert gc.get_freeze_count() == 0
+
+
+def test_what_was_frozen_before_stays_so() -> None:
+    gc.freeze()
+    try:
+        with collecting_seldom():
+            assert gc.get_threshold() == YOUNG
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
 
 
 def test_work_within_work_changes_nothing() -> None:
