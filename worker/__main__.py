@@ -16,7 +16,6 @@ def main() -> None:
         sys.stderr.write("sapwood: interrupted\n")
         sys.stderr.flush()
         os._exit(4)  # `Exit.STOPPED`, which may not be loaded; CPython can forget that the interrupt was caught
-    gc.freeze()
     gc.enable()
     command()
 

@@ -14,6 +14,7 @@ import anyio.to_thread
 import typer
 
 from pipeline.errors import InvalidRequest, NotFound
+from pipeline.ingest.child import YOUNG
 from pipeline.ingest.sources import at_revision
 from schemas.query import Strategy
 from worker import operations, show
@@ -66,9 +67,6 @@ register(app)
 
 TELL_THEMSELVES = frozenset({"doctor", "worker", "gateway", "up"})
 """Commands that say it in their own form, or in their logs, when a variable is misspelt."""
-
-YOUNG = (100_000, 10, 10)
-"""When the garbage collector looks for cycles: rows come and go by the hundred thousand, and hold none."""
 
 
 CorpusName = Annotated[str, typer.Argument(metavar="CORPUS", help="Name of the corpus.")]
